@@ -1,0 +1,11 @@
+//! The engine on a real database, with a scripted gateway whose own book is the witness.
+
+mod common;
+mod gateway;
+
+mod inbound;
+mod orders;
+mod pipeline;
+mod plans;
+mod recovery;
+mod rights;

@@ -1,0 +1,5 @@
+//! Journals of the ledger.
+
+pub mod get;
+pub mod post;
+pub mod reverse;

@@ -1,0 +1,5 @@
+//! Payments: money in.
+
+pub mod create;
+pub mod get;
+pub mod list;

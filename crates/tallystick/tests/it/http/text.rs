@@ -1,0 +1,216 @@
+//! Bodies and texts: stored exactly, or refused by name.
+
+use serde_json::{Value, json};
+
+use super::{order, with};
+use crate::support::client::Reply;
+use crate::support::server::Server;
+
+async fn raw(s: &Server, body: impl Into<Vec<u8>>) -> Reply {
+    s.client.post_raw("/api/v1/payments", body).send().await
+}
+
+/// A payment's body whose member is this JSON text.
+fn member(name: &str, json: &str) -> String {
+    format!(r#"{{"amount_minor":100,"currency":"EUR","{name}":{json}}}"#)
+}
+
+/// C132: NUL cannot be stored; the field is named and nothing is.
+#[tokio::test]
+async fn c132_nul_in_json() {
+    let s = Server::start().await;
+    let before = s.db.rows().await;
+    for field in ["description", "order_id", "payment_method", "gateway", "webhook_url", "capture"] {
+        raw(&s, member(field, r#""a\u0000b""#)).await.invalid(&format!("/{field}"));
+    }
+    raw(&s, member("metadata", r#"{"k":"a\u0000b"}"#)).await.invalid("/metadata/k");
+    raw(&s, member("metadata", r#"{"k":[{"x":"\u0000"}]}"#)).await.invalid("/metadata/k/0/x");
+    raw(&s, member("metadata", r#"{"a\u0000":1}"#)).await.invalid("/metadata");
+    for lone in [r#""\ud800""#, r#""\udc00x""#, r#""\ud800\ud800""#] {
+        raw(&s, member("description", lone)).await.invalid("/description");
+    }
+    raw(&s, b"{\"amount_minor\":100,\"currency\":\"EUR\",\"description\":\"a\0b\"}".to_vec())
+        .await
+        .refused(400, "malformed_json");
+    assert_eq!(s.db.rows().await, before);
+}
+
+/// C136: deeper than 64 levels is refused, and the process goes on.
+#[tokio::test]
+async fn c136_deep_json() {
+    let s = Server::start().await;
+    let nested = |n: usize| member("metadata", &format!("{}1{}", r#"{"a":"#.repeat(n), "}".repeat(n)));
+    raw(&s, nested(63)).await.is(202);
+    for depth in [64, 100, 127, 128, 129, 10_000] {
+        raw(&s, nested(depth)).await.refused(400, "malformed_json");
+    }
+    raw(&s, "[".repeat(1_000_000)).await.refused(400, "malformed_json");
+    raw(&s, r#"{"a":"#.repeat(200_000)).await.refused(400, "malformed_json");
+    s.client.pay(&order(100)).send().await.is(202);
+}
+
+/// C137: metadata comes back exactly, up to its limit.
+#[tokio::test]
+async fn c137_big_and_odd_metadata() {
+    let s = Server::start().await;
+    let odd = r#"{"__proto__":{"x":1},"constructor":null,"":"empty","big":12345678901234567890,"neg":-98765432109876543210,"dec":1.10,"exp":1e+308,"list":[[],{},"",true],"ünï":"👩‍👩‍👧‍👦","a/b~c":"\u2028"}"#;
+    let reply = raw(&s, member("metadata", odd)).await;
+    let id = reply.is(202).text("payment_id");
+    let expected: Value = serde_json::from_str(odd).unwrap();
+    assert_eq!(
+        reply.json()["metadata"].to_string(),
+        expected.to_string(),
+        "spelling of numbers and order of keys"
+    );
+    let read = s.client.payment(&id).await;
+    assert_eq!(read["metadata"].to_string(), expected.to_string());
+
+    let fits = format!(r#"{{"k":"{}"}}"#, "x".repeat(16 * 1024 - 8));
+    raw(&s, member("metadata", &fits)).await.is(202);
+    let over = format!(r#"{{"k":"{}"}}"#, "x".repeat(16 * 1024 - 7));
+    raw(&s, member("metadata", &over)).await.invalid("/metadata");
+    let many: Vec<String> = (0..50_000).map(|n| format!(r#""k{n}":1"#)).collect();
+    raw(&s, member("metadata", &format!("{{{}}}", many.join(",")))).await.invalid("/metadata");
+    for bad in ["[]", "\"text\"", "1", "true"] {
+        raw(&s, member("metadata", bad)).await.invalid("/metadata");
+    }
+    raw(&s, member("metadata", &format!(r#"{{"k":"{}"}}"#, "x".repeat(1024 * 1024))))
+        .await
+        .refused(413, "body_too_large");
+    // Would be read back from the database as a number, or not at all.
+    raw(&s, member("metadata", r#"{"a":{"$serde_json::private::Number":"x"}}"#)).await.invalid("/metadata/a");
+}
+
+/// C138: what is no JSON in UTF-8 is refused.
+#[tokio::test]
+async fn c138_bad_utf8_and_wrong_content_type() {
+    let s = Server::start().await;
+    let before = s.db.rows().await;
+    let utf16: Vec<u8> = order(100).to_string().encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for body in [
+        b"\xc3\x28".to_vec(),
+        b"\xff\xfe".to_vec(),
+        utf16,
+        Vec::new(),
+        b"   ".to_vec(),
+        b"\xef\xbb\xbf{}".to_vec(),
+    ] {
+        raw(&s, body).await.refused(400, "malformed_json");
+    }
+    let call = s.client.pay(&order(100)).without("Content-Type");
+    call.clone().send().await.refused(415, "unsupported_media_type");
+    for kind in [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "application/json; charset=utf-16",
+        "application/xml",
+        "",
+    ] {
+        call.clone().header("Content-Type", kind).send().await.refused(415, "unsupported_media_type");
+    }
+    let gzip = s.client.post_raw("/api/v1/payments", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03".to_vec());
+    gzip.header("Content-Encoding", "gzip").send().await.refused(415, "unsupported_media_type");
+    assert_eq!(s.db.rows().await, before);
+    call.header("Content-Type", "Application/JSON; Charset=\"UTF-8\"").send().await.is(202);
+}
+
+#[tokio::test]
+async fn malformed_json_is_no_json() {
+    let s = Server::start().await;
+    for body in [
+        "{",
+        "[",
+        r#"{"amount_minor":100,}"#,
+        r#"{"amount_minor":100,"currency":"EUR"} x"#,
+        "{'a':1}",
+        "NaN",
+        "{\"a\":01}",
+        "{\"a\":\"\n\"}",
+    ] {
+        raw(&s, body).await.refused(400, "malformed_json");
+    }
+    for body in ["null", "[]", "\"x\"", "1", "true"] {
+        raw(&s, body).await.invalid("");
+    }
+}
+
+#[tokio::test]
+async fn doubled_keys_are_refused_at_any_depth() {
+    let s = Server::start().await;
+    let before = s.db.rows().await;
+    raw(&s, r#"{"amount":"1.00","amount":"900.00","currency":"EUR"}"#).await.invalid("/amount");
+    raw(&s, r#"{"amount_minor":100,"\u0061mount_minor":900,"currency":"EUR"}"#)
+        .await
+        .invalid("/amount_minor");
+    raw(&s, member("metadata", r#"{"a":{"b":[{"c":1,"c":1}]}}"#)).await.invalid("/metadata/a/b/0/c");
+    assert_eq!(s.db.rows().await, before);
+}
+
+/// Texts that break other systems are text.
+#[tokio::test]
+async fn texts_come_back_exactly() {
+    let s = Server::start().await;
+    let long = "é".repeat(1000);
+    for text in [
+        "emoji 👩‍👩‍👧‍👦",
+        "العربية",
+        "a\u{202e}b",
+        "'; DROP TABLE payment; --",
+        "line\r\nbreak",
+        "${jndi:ldap://x}",
+        "<script>",
+        "\u{1f}\t",
+        "\u{2028}\u{feff}",
+        "\\\"",
+        long.as_str(),
+    ] {
+        let reply = s
+            .client
+            .pay(&with(
+                order(100),
+                json!({"description": text, "order_id": text.chars().take(100).collect::<String>()}),
+            ))
+            .send()
+            .await;
+        let id = reply.is(202).text("payment_id");
+        let read = s.client.payment(&id).await;
+        assert_eq!(read["description"], json!(text));
+    }
+    for (field, most) in [("description", 1000), ("order_id", 128), ("payment_method", 255), ("gateway", 64)]
+    {
+        s.client
+            .pay(&with(order(100), json!({field: "é".repeat(most + 1)})))
+            .send()
+            .await
+            .invalid(&format!("/{field}"));
+        s.client.pay(&with(order(100), json!({field: ""}))).send().await.invalid(&format!("/{field}"));
+        s.client.pay(&with(order(100), json!({field: 7}))).send().await.invalid(&format!("/{field}"));
+    }
+}
+
+#[tokio::test]
+async fn webhook_urls_are_plain() {
+    let s = Server::start().await;
+    for url in ["https://shop.example/hook?x=1", "http://127.0.0.1:9/hook"] {
+        s.client.pay(&with(order(100), json!({"webhook_url": url}))).send().await.is(202);
+    }
+    let long = format!("https://shop.example/{}", "x".repeat(2048));
+    for url in [
+        "",
+        "shop.example",
+        "/hook",
+        "ftp://shop.example",
+        "gopher://x",
+        "file:///etc/passwd",
+        "http://",
+        "http://good.com@127.0.0.1",
+        "http://good.com\\@127.0.0.1",
+        "http://u:p@x.example",
+        "http://x.example/\r\nX-Evil: 1",
+        "http://x.example/a b",
+        "http://x:99999/",
+        &long,
+    ] {
+        s.client.pay(&with(order(100), json!({"webhook_url": url}))).send().await.invalid("/webhook_url");
+    }
+}
