@@ -72,7 +72,7 @@ sqlx-check:
 	$(XTASK) sqlx-prepare --check --shared-target
 
 doc:
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
 
 deny:
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check licenses bans sources; \

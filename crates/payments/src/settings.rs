@@ -126,7 +126,10 @@ mod tests {
         let wrong = [
             (Settings { lease: s(10), gateway_timeout: s(10), ..Settings::default() }, "gateway_timeout"),
             (Settings { lease: s(20), gateway_timeout: s(10), ..Settings::default() }, "lease"),
-            (Settings { sweep_after: s(60), sweep_max_backoff: s(59), ..Settings::default() }, "sweep_max_backoff"),
+            (
+                Settings { sweep_after: s(60), sweep_max_backoff: s(59), ..Settings::default() },
+                "sweep_max_backoff",
+            ),
             (Settings { max_in_flight: 0, ..Settings::default() }, "max_in_flight"),
             (Settings { gateway_timeout: s(0), ..Settings::default() }, "gateway_timeout"),
         ];

@@ -192,7 +192,7 @@ impl Dev {
 /// When it is not there or not what it should be.
 pub fn info(data: &Path) -> Result<Info> {
     let text = std::fs::read_to_string(data.join("dev.json")).context("dev is not ready")?;
-    serde_json::from_str(&text).context("dev.json is not what CONTRACT says")
+    serde_json::from_str(&text).context("dev.json does not have the members that it should")
 }
 
 fn command(program: &Path) -> Command {

@@ -176,7 +176,7 @@ async fn post(conn: &mut PgConnection, tenant: TenantId, request: PostJournal) -
     let journal = NewJournal {
         journal_id,
         tenant_id: tenant.0,
-        kind: "manual".into(),
+        kind: "manual",
         source: request.source.as_deref().map_or(journal_id, source_of),
         source_text: request.source,
         ordinal: 0,

@@ -221,9 +221,11 @@ mod tests {
     #[test]
     fn where_nothing_can_be_asked_the_same_key_is_sent_again_if_its_replay_is_harmless() {
         let unknown = standing(PaymentStatus::Unknown);
-        for (replay, expected) in
-            [(Replay::SameResult, Act::Submit), (Replay::LatestStatus, Act::Submit), (Replay::ReExecutes, Act::Ask)]
-        {
+        for (replay, expected) in [
+            (Replay::SameResult, Act::Submit),
+            (Replay::LatestStatus, Act::Submit),
+            (Replay::ReExecutes, Act::Ask),
+        ] {
             assert_eq!(act(&unknown, &capability(replay, false), HOUR), expected);
         }
     }

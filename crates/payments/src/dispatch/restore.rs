@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use tallystick_runner::{DbError, StepError, StepReport};
+use tallystick_runner::{StepError, StepReport};
 use uuid::Uuid;
 
 use super::repo;
@@ -61,9 +61,7 @@ pub(crate) async fn restore_step(inner: &Arc<Inner>) -> Result<StepReport, StepE
     let after = inner.walk.here();
     let page = inner
         .db
-        .tx("dispatch.restore", move |conn| {
-            Box::pin(async move { repo::restore(conn, after, PAGE).await.map_err(DbError::from) })
-        })
+        .tx("dispatch.restore", move |conn| Box::pin(async move { repo::restore(conn, after, PAGE).await }))
         .await?;
     let more = page.seen == PAGE;
     inner.walk.go_on(page.last, more);

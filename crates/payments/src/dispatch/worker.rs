@@ -21,7 +21,7 @@ use crate::history::Evidence;
 use crate::writer::WriteError;
 
 /// A result on its way to the recorder; the permit is freed once it is committed.
-struct Result1 {
+struct Arrived {
     item: Item,
     permit: OwnedSemaphorePermit,
 }
@@ -60,7 +60,7 @@ pub(crate) fn spawn(inner: &Arc<Inner>, shutdown: &Shutdown) {
 async fn step(
     inner: &Arc<Inner>,
     permits: &Arc<Semaphore>,
-    results: &Sender<Result1>,
+    results: &Sender<Arrived>,
     shutdown: &Shutdown,
     alone: bool,
 ) -> Result<looper::StepReport, StepError> {
@@ -93,7 +93,7 @@ fn retry(error: WriteError) -> StepError {
 
 fn start(
     inner: &Arc<Inner>,
-    results: &Sender<Result1>,
+    results: &Sender<Arrived>,
     shutdown: &Shutdown,
     work: Work,
     permit: OwnedSemaphorePermit,
@@ -111,14 +111,14 @@ fn start(
         };
         if let Some(item) = item {
             // The recorder lives until the last sender is gone.
-            if results.send(Result1 { item, permit }).await.is_err() {
+            if results.send(Arrived { item, permit }).await.is_err() {
                 tracing::error!(payment.id = %work.payment.payment_id, "the recorder is gone: the lease will run out");
             }
         }
     });
 }
 
-async fn recorder(inner: Arc<Inner>, mut inbox: Receiver<Result1>) {
+async fn recorder(inner: Arc<Inner>, mut inbox: Receiver<Arrived>) {
     let writers = Arc::new(Semaphore::new(RECORDERS));
     while let Some(first) = inbox.recv().await {
         let writer = writers.clone().acquire_owned().await.expect("the semaphore is never closed");

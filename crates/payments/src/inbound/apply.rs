@@ -55,7 +55,7 @@ pub(super) async fn apply_named(inner: &Arc<Inner>, names: Vec<(String, String)>
 /// Step of the loop: events that are due, those that failed or were parked.
 pub(crate) async fn due_step(inner: &Arc<Inner>) -> Result<StepReport, StepError> {
     match transaction(inner, Which::Due(BATCH)).await {
-        Ok((done, _)) => Ok(StepReport { done: done as u64, more: done as i64 == BATCH }),
+        Ok((done, _)) => Ok(StepReport { done: done as u64, more: i64::try_from(done) == Ok(BATCH) }),
         Err(error) => {
             tracing::warn!(
                 error = looper::chain(&error),

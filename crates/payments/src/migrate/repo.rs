@@ -60,7 +60,10 @@ async fn run(
 }
 
 /// Lets programs read which migrations are applied: they refuse a database that is not at their version.
-pub(super) async fn grant_versions(conn: &mut PgConnection, schema: &'static str) -> Result<(), MigrateError> {
+pub(super) async fn grant_versions(
+    conn: &mut PgConnection,
+    schema: &'static str,
+) -> Result<(), MigrateError> {
     let grant = match schema {
         "runner" => "GRANT SELECT ON runner._sqlx_migrations TO tallystick_app",
         "outbox" => "GRANT SELECT ON outbox._sqlx_migrations TO tallystick_app",

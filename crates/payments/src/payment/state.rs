@@ -245,8 +245,12 @@ mod tests {
     }
 
     fn captured(amount_minor: i64, currency: &str) -> PaymentFact {
-        let approval =
-            Approval { reference: "r".into(), stage: Stage::Captured, amount_minor, currency: currency.into() };
+        let approval = Approval {
+            reference: "r".into(),
+            stage: Stage::Captured,
+            amount_minor,
+            currency: currency.into(),
+        };
         PaymentFact::Approved(approval)
     }
 

@@ -282,7 +282,7 @@ async fn post(
         .map(|(tenant, gateway, journal, currency)| NewJournal {
             journal_id: Uuid::now_v7(),
             tenant_id: tenant.0,
-            kind: journal.kind.into(),
+            kind: journal.kind,
             source: journal.source,
             source_text: None,
             ordinal: 0,
@@ -294,7 +294,7 @@ async fn post(
                 .lines
                 .iter()
                 .map(|line| NewEntry {
-                    account: accounts[&(tenant.0, key(gateway, line.account.name), *currency)].clone(),
+                    account: accounts[&(tenant.0, key(gateway, line.account.name), *currency)],
                     direction: line.direction,
                     amount_minor: line.amount_minor,
                 })

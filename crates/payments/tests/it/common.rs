@@ -152,7 +152,10 @@ impl World {
         let effects = self.gateway.effects(&id.to_string());
         assert_eq!(effects.len(), 1, "effects at the gateway: {effects:?}");
         let payment = self.get(process, id).await;
-        assert_eq!((payment.status, payment.captured_minor), (PaymentStatus::Succeeded, payment.amount_minor));
+        assert_eq!(
+            (payment.status, payment.captured_minor),
+            (PaymentStatus::Succeeded, payment.amount_minor)
+        );
         let journals = process.engine.payment_journals(self.tenant, id).await.expect("journals");
         assert_eq!(journals.iter().map(|j| j.kind.as_str()).collect::<Vec<_>>(), ["payment_captured"]);
         self.told_every_move(process, id).await;
@@ -173,7 +176,10 @@ impl World {
     }
 
     pub async fn number(&self, query: &str) -> i64 {
-        sqlx::query_scalar(AssertSqlSafe(query.to_owned())).fetch_one(&self.superuser).await.expect("a number")
+        sqlx::query_scalar(AssertSqlSafe(query.to_owned()))
+            .fetch_one(&self.superuser)
+            .await
+            .expect("a number")
     }
 
     /// Asks until the query gives this number.
@@ -199,7 +205,12 @@ pub async fn deliver(process: &Process, event_id: &str, body: &Value) -> Result<
     deliver_to(process, "cards", event_id, body.to_string().as_bytes()).await
 }
 
-pub async fn deliver_to(process: &Process, gateway: &str, event_id: &str, body: &[u8]) -> Result<(), InboundError> {
+pub async fn deliver_to(
+    process: &Process,
+    gateway: &str,
+    event_id: &str,
+    body: &[u8],
+) -> Result<(), InboundError> {
     let now = jiff::Timestamp::now().as_second();
     let signature = SECRET.parse::<WebhookSecret>().unwrap().sign(event_id, now, body);
     let message = WebhookMessage {

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use serde_json::Value;
 use tallystick_gateway::signature::{self, WebhookSecret};
 use tallystick_gateway::{
-    Answer, Approval, Capability, Decline, Gateway, LostCause, NotSentCause, Operation, Outcome, Replay, Report,
-    ReportKind, Stage, Submit, WebhookError, WebhookMessage,
+    Answer, Approval, Capability, Decline, Gateway, LostCause, NotSentCause, Operation, Outcome, Replay,
+    Report, ReportKind, Stage, Submit, WebhookError, WebhookMessage,
 };
 use tokio::sync::Semaphore;
 
@@ -56,7 +56,12 @@ impl Scripted {
     pub fn retaining(name: &str, replay: Replay, key_retention: Duration) -> Arc<Self> {
         Arc::new(Self {
             name: name.into(),
-            capability: Capability { key_retention, replay, query_by_key: true, definite_declines: "decline" },
+            capability: Capability {
+                key_retention,
+                replay,
+                query_by_key: true,
+                definite_declines: "decline",
+            },
             state: Mutex::default(),
             closed: AtomicBool::new(false),
             mute: AtomicBool::new(false),
@@ -217,7 +222,8 @@ impl Gateway for Scripted {
     }
 
     fn read_webhook(&self, body: &Bytes) -> Result<Vec<Report>, WebhookError> {
-        let event: Value = serde_json::from_slice(body).map_err(|e| WebhookError::Malformed(e.to_string()))?;
+        let event: Value =
+            serde_json::from_slice(body).map_err(|e| WebhookError::Malformed(e.to_string()))?;
         let text = |name: &str| event[name].as_str().map(str::to_owned);
         let kind = match event["type"].as_str() {
             Some("captured") => ReportKind::Approved {

@@ -63,7 +63,8 @@ async fn c035_event_before_its_payment_is_parked_and_applied(pool: PgPool) {
 async fn event_by_reference_is_applied_when_the_reference_becomes_known(pool: PgPool) {
     let world = world(pool).await;
     let process = world.process().await;
-    let body = json!({"type": "captured", "reference": "somewhere-else", "amount_minor": 1, "currency": "EUR"});
+    let body =
+        json!({"type": "captured", "reference": "somewhere-else", "amount_minor": 1, "currency": "EUR"});
     deliver(&process, "stranger", &body).await.unwrap();
     world.until_number("SELECT count(*) FROM payments.inbound_event WHERE state = 'parked'", 1).await;
     let paid = world.pay(&process, "accept").await;
@@ -84,7 +85,9 @@ async fn c036_events_for_others_are_kept_and_change_nothing(pool: PgPool) {
     let mine = world.pay(&process, "accept").await;
     world.becomes(&process, mine, &[Processing]).await;
     for n in 0..200 {
-        deliver(&process, &format!("other-{n}"), &captured(tallystick_payments::ids::PaymentId::new(), 5)).await.unwrap();
+        deliver(&process, &format!("other-{n}"), &captured(tallystick_payments::ids::PaymentId::new(), 5))
+            .await
+            .unwrap();
     }
     world.until_number("SELECT count(*) FROM payments.inbound_event WHERE state = 'parked'", 200).await;
     assert_eq!(process.engine.gauges().await.unwrap().inbound_open, 200);
@@ -111,7 +114,9 @@ async fn c038_events_in_any_order_end_the_same(pool: PgPool) {
     let world = world(pool).await;
     let process = world.process().await;
     let kinds = ["authorized", "captured", "pending"];
-    for (n, order) in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]].into_iter().enumerate() {
+    for (n, order) in
+        [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]].into_iter().enumerate()
+    {
         let id = world.pay(&process, "accept").await;
         world.gateway.charge_late(&id.to_string(), 10_000, "EUR");
         for kind in order {

@@ -35,7 +35,8 @@ async fn c016_fifty_twins_over_two_processes(pool: PgPool) {
     assert!(answers.iter().all(|a| a.body == answers[0].body && a.replayed == (a.status == 200)));
     assert_eq!(world.number("SELECT count(*) FROM payments.payment").await, 1);
     let later = world.api_only(quick()).await;
-    let again = later.engine.create_payment(world.tenant, "twin", world.order("ok", 100, None)).await.unwrap();
+    let again =
+        later.engine.create_payment(world.tenant, "twin", world.order("ok", 100, None)).await.unwrap();
     assert_eq!((again.status, again.body), (200, answers[0].body.clone()));
 }
 
@@ -55,7 +56,9 @@ async fn request_with_a_held_key_is_told_so_and_strangers_go_on(pool: PgPool) {
     .unwrap();
     let create = |key: &'static str| {
         let (world, process) = (world.clone(), process.clone());
-        tokio::spawn(async move { process.engine.create_payment(world.tenant, key, world.order("ok", 100, None)).await })
+        tokio::spawn(async move {
+            process.engine.create_payment(world.tenant, key, world.order("ok", 100, None)).await
+        })
     };
     let requests = [create("held"), create("stranger-1"), create("stranger-2")];
     let [held_key, first, second] = requests;
@@ -73,7 +76,8 @@ async fn c014_one_active_payment_per_order(pool: PgPool) {
     let process = world.api_only(quick()).await;
     let first = world.create(&process, world.order("ok", 10_000, Some("7"))).await.unwrap();
     let key = "second-click";
-    let second = process.engine.create_payment(world.tenant, key, world.order("ok", 10_000, Some("7"))).await.unwrap();
+    let second =
+        process.engine.create_payment(world.tenant, key, world.order("ok", 10_000, Some("7"))).await.unwrap();
     assert_eq!((second.status, second.existing, second.id), (200, true, first.id));
     let refused = world.create(&process, world.order("ok", 12_000, Some("7"))).await;
     let Err(CreateError::OrderConflict { payment_id, field }) = refused else { panic!("{refused:?}") };
@@ -89,7 +93,11 @@ async fn declined_payment_frees_its_order_but_not_the_stored_answer(pool: PgPool
     let process = world.process().await;
     let first = world.create(&process, world.order("decline", 10_000, Some("9"))).await.unwrap();
     let create = async |key: &str| {
-        process.engine.create_payment(world.tenant, key, world.order("decline", 10_000, Some("9"))).await.unwrap()
+        process
+            .engine
+            .create_payment(world.tenant, key, world.order("decline", 10_000, Some("9")))
+            .await
+            .unwrap()
     };
     let clicked = create("click").await;
     world.becomes(&process, PaymentId(first.id), &[Failed]).await;
@@ -108,7 +116,9 @@ async fn many_clicks_on_one_order_make_one_payment(pool: PgPool) {
     let (one, two) = (Arc::new(world.api_only(quick()).await), Arc::new(world.api_only(quick()).await));
     let clicks = (0..20).map(|n| {
         let (world, process) = (world.clone(), if n % 2 == 0 { one.clone() } else { two.clone() });
-        tokio::spawn(async move { world.create(&process, world.order("ok", 100, Some("42"))).await.unwrap().id })
+        tokio::spawn(
+            async move { world.create(&process, world.order("ok", 100, Some("42"))).await.unwrap().id },
+        )
     });
     let mut ids = std::collections::HashSet::new();
     for click in clicks.collect::<Vec<_>>() {
@@ -209,14 +219,17 @@ async fn c113_nothing_is_sent_for_a_payment_that_was_rolled_back(pool: PgPool) {
     let world = world(pool).await;
     let process = world.process().await;
     // The event is the last row of the transaction: everything else was inserted when it fails.
-    world.sql("ALTER TABLE outbox.event ADD CONSTRAINT broken CHECK (type <> 'payment.created') NOT VALID").await;
+    world
+        .sql("ALTER TABLE outbox.event ADD CONSTRAINT broken CHECK (type <> 'payment.created') NOT VALID")
+        .await;
     let refused = process.engine.create_payment(world.tenant, "k", world.order("ok", 100, None)).await;
     assert!(refused.is_err());
     world.sql("ALTER TABLE outbox.event DROP CONSTRAINT broken").await;
     assert_eq!(world.number("SELECT count(*) FROM payments.payment").await, 0);
     assert_eq!(world.number("SELECT count(*) FROM payments.dispatch").await, 0);
     assert!(world.gateway.keys().is_empty());
-    let accepted = process.engine.create_payment(world.tenant, "k", world.order("ok", 100, None)).await.unwrap();
+    let accepted =
+        process.engine.create_payment(world.tenant, "k", world.order("ok", 100, None)).await.unwrap();
     assert_eq!(accepted.status, 202);
     world.succeeds(&process, PaymentId(accepted.id)).await;
     assert_eq!(world.gateway.keys(), [accepted.id.to_string()]);

@@ -60,7 +60,11 @@ async fn hot_statements_use_their_indexes(pool: PgPool) {
         .await
         .unwrap();
         let nulls = vec!["NULL"; usize::try_from(parameters).unwrap()].join(", ");
-        let explain = if nulls.is_empty() { "EXPLAIN EXECUTE hot".into() } else { format!("EXPLAIN EXECUTE hot ({nulls})") };
+        let explain = if nulls.is_empty() {
+            "EXPLAIN EXECUTE hot".into()
+        } else {
+            format!("EXPLAIN EXECUTE hot ({nulls})")
+        };
         let plan: Vec<String> =
             sqlx::query_scalar(AssertSqlSafe(explain)).fetch_all(&mut *conn).await.expect(name);
         let plan = plan.join("\n");

@@ -48,7 +48,8 @@ async fn c012_claim_after_a_dead_worker_asks_before_it_sends(pool: PgPool) {
 #[sqlx::test(migrations = false)]
 async fn c106_late_result_of_a_lost_lease_is_learnt_once(pool: PgPool) {
     let world = world(pool).await;
-    let slow = Settings { gateway_timeout: Duration::from_secs(20), lease: Duration::from_secs(41), ..quick() };
+    let slow =
+        Settings { gateway_timeout: Duration::from_secs(20), lease: Duration::from_secs(41), ..quick() };
     let first = world.process_with(slow).await;
     let id = world.pay(&first, "gated").await;
     until("the call is under way", async || world.gateway.waiting.load(Ordering::SeqCst) == 1).await;
@@ -116,7 +117,7 @@ async fn one_bad_row_in_a_batch_is_set_apart(pool: PgPool) {
         ids.push(world.pay(&api, "ok").await);
     }
     let bad = ids.remove(7);
-    // A journal of the same source with other content: the writer must refuse to book this one.
+    // Its history already holds version 2, so the writer cannot record a move of this one.
     world
         .sql(&format!(
             "INSERT INTO payments.history (object_id, version, status, at, evidence)
@@ -159,7 +160,8 @@ async fn two_processes_share_the_work(pool: PgPool) {
 #[sqlx::test(migrations = false)]
 async fn graceful_stop_drains_and_leaves_no_lease(pool: PgPool) {
     let world = world(pool).await;
-    let settings = Settings { gateway_timeout: Duration::from_secs(5), lease: Duration::from_secs(12), ..quick() };
+    let settings =
+        Settings { gateway_timeout: Duration::from_secs(5), lease: Duration::from_secs(12), ..quick() };
     let process = world.process_with(settings).await;
     let mut ids = Vec::new();
     for _ in 0..10 {
@@ -197,7 +199,8 @@ async fn cut_connections_lose_nothing(pool: PgPool) {
             // A create that is cut off is tried again with its key, as clients do.
             let key = format!("cut-{round}-{n}");
             let id = loop {
-                match process.engine.create_payment(world.tenant, &key, world.order(method, 500, None)).await {
+                match process.engine.create_payment(world.tenant, &key, world.order(method, 500, None)).await
+                {
                     Ok(answer) => break answer.id,
                     Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
                 }
