@@ -13,7 +13,7 @@ use crate::engine::Inner;
 use crate::history::Evidence;
 use crate::payment::repo::{self as payments, PaymentRow};
 use crate::payment::state::{PaymentFact, PaymentStatus};
-use crate::writer::{self, Learned, WriteError};
+use crate::writer::{self, Learned, Moved, WriteError};
 
 /// A leased operation and what to do about it. Holding one gives the right to call until its lease ends.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) async fn claim(inner: &Inner, limit: i64, alone: bool) -> Result<Vec<
     tallystick_runner::failpoint!("before_claim");
     let claimed_at = Instant::now();
     let (lease, accounts) = (inner.settings.lease, inner.accounts.clone());
-    let (claimed, rows) = inner
+    let (claimed, rows, moved) = inner
         .db
         .tx("dispatch.claim", move |conn| {
             let accounts = accounts.clone();
@@ -42,12 +42,13 @@ pub(super) async fn claim(inner: &Inner, limit: i64, alone: bool) -> Result<Vec<
                 } else {
                     repo::claim(conn, limit, lease).await?
                 };
-                let rows = standing_rows(conn, &accounts, &claimed).await?;
-                Ok::<_, WriteError>((claimed, rows))
+                let (rows, moved) = standing_rows(conn, &accounts, &claimed).await?;
+                Ok::<_, WriteError>((claimed, rows, moved))
             })
         })
         .await?;
     tallystick_runner::failpoint!("after_claim");
+    writer::log(&moved);
     Ok(to_work(inner, claimed, rows, claimed_at))
 }
 
@@ -57,9 +58,9 @@ async fn standing_rows(
     conn: &mut PgConnection,
     accounts: &tallystick_ledger::AccountCache,
     claimed: &[ClaimedRow],
-) -> Result<HashMap<Uuid, PaymentRow>, WriteError> {
+) -> Result<(HashMap<Uuid, PaymentRow>, Vec<Moved>), WriteError> {
     if claimed.is_empty() {
-        return Ok(HashMap::new());
+        return Ok((HashMap::new(), Vec::new()));
     }
     let ids: Vec<Uuid> = claimed.iter().map(|c| c.operation_id).collect();
     let mut rows: HashMap<Uuid, PaymentRow> =
@@ -74,15 +75,18 @@ async fn standing_rows(
             evidence: Evidence::Expiry,
         })
         .collect();
+    let mut moved = Vec::new();
     if !gone.is_empty() {
-        rows.extend(writer::learn_in_tx(conn, accounts, &gone, &[]).await?.rows);
+        let written = writer::learn_in_tx(conn, accounts, &gone, &[]).await?;
+        rows.extend(written.rows);
+        moved = written.moved;
     }
     // A row without an open payment has nothing to do; it can only be left over from a repair by hand.
     let idle: Vec<Uuid> =
         ids.into_iter().filter(|id| rows.get(id).is_none_or(|r| !r.status.needs_work())).collect();
     repo::delete(conn, &idle).await?;
     rows.retain(|_, row| row.status.needs_work());
-    Ok(rows)
+    Ok((rows, moved))
 }
 
 fn to_work(

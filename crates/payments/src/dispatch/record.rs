@@ -16,7 +16,7 @@ use crate::history::Evidence;
 use crate::history::repo::{self as history, NewAttempt};
 use crate::inbound;
 use crate::payment::repo::PaymentRow;
-use crate::writer::{self, Learned, WriteError, Written};
+use crate::writer::{self, Learned, Moved, WriteError, Written};
 
 /// News about one operation, with the lease under which it was won, if there is one.
 #[derive(Clone, Debug)]
@@ -35,12 +35,14 @@ impl Item {
 }
 
 /// What a batch did, for metrics and wake-ups.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Recorded {
     /// Leases that had passed to somebody else.
     pub leases_lost: u64,
     /// Some operation is due again at once.
     pub due_now: bool,
+    /// What moved, to be logged after the commit.
+    pub moved: Vec<Moved>,
 }
 
 /// Records a batch in the caller's transaction.
@@ -64,7 +66,8 @@ pub(crate) async fn record_in_tx(
         })
         .collect();
     let written = writer::learn_in_tx(conn, &inner.accounts, &learned, &ids).await?;
-    let recorded = reschedule(conn, inner, items, &open, &written).await?;
+    let mut recorded = reschedule(conn, inner, items, &open, &written).await?;
+    recorded.moved = written.moved;
     let attempts: Vec<NewAttempt> = items.iter().filter_map(|i| i.attempt.clone()).collect();
     history::append_attempts(conn, &attempts).await?;
     inbound::repo::make_due(conn, &written.new_references).await?;
@@ -131,11 +134,17 @@ pub(crate) async fn record(inner: &std::sync::Arc<Inner>, items: Vec<Item>) -> R
             Box::pin(async move { record_in_tx(conn, &inner, &items).await })
         })
         .await?;
+    committed(inner, &recorded);
+    Ok(recorded)
+}
+
+/// What follows once a batch is committed: logs, figures, and a wake-up for what is due at once.
+pub(crate) fn committed(inner: &Inner, recorded: &Recorded) {
+    writer::log(&recorded.moved);
     if recorded.leases_lost > 0 {
         metrics::counter!("tallystick_leases_lost_total").increment(recorded.leases_lost);
     }
     if recorded.due_now {
         inner.wake_dispatch.notify_one();
     }
-    Ok(recorded)
 }

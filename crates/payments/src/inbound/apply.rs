@@ -98,9 +98,7 @@ async fn transaction(inner: &Arc<Inner>, which: Which) -> Result<(usize, Recorde
             Box::pin(async move { apply_in_tx(conn, &inner, &which).await })
         })
         .await?;
-    if recorded.due_now {
-        inner.wake_dispatch.notify_one();
-    }
+    record::committed(inner, &recorded);
     Ok((done, recorded))
 }
 

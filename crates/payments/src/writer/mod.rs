@@ -64,6 +64,27 @@ pub(crate) struct Written {
     pub rows: HashMap<Uuid, PaymentRow>,
     /// Gateway references that were not known before: (gateway, reference).
     pub new_references: Vec<(String, String)>,
+    /// What moved, to be logged once it is committed.
+    pub moved: Vec<Moved>,
+}
+
+/// One move of a status, for the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    payment: Uuid,
+    status: PaymentStatus,
+    evidence: Evidence,
+    event: Uuid,
+}
+
+/// Logs moves. Called after the commit: a transaction that is run again or rolled back moved nothing.
+pub(crate) fn log(moved: &[Moved]) {
+    for one in moved {
+        tracing::info!(
+            payment.id = %one.payment, payment.status = one.status.as_str(), evidence = one.evidence.as_str(),
+            event.id = %one.event, "payment moved"
+        );
+    }
 }
 
 /// Everything that the moves of one batch add, collected before it is written.
@@ -74,6 +95,7 @@ struct Collected {
     breaks: Vec<NewBreak>,
     journals: Vec<(TenantId, String, MoneyJournal, tallystick_money::Currency)>,
     new_references: Vec<(String, String)>,
+    moved: Vec<Moved>,
     changed: BTreeSet<Uuid>,
 }
 
@@ -107,7 +129,7 @@ pub(crate) async fn learn_in_tx(
     if !out.events.is_empty() {
         outbox::append_in_tx(conn, &out.events).await.map_err(WriteError::Outbox)?;
     }
-    Ok(Written { rows, new_references: out.new_references })
+    Ok(Written { rows, new_references: out.new_references, moved: out.moved })
 }
 
 fn apply(row: &mut PaymentRow, item: &Learned, at: Timestamp, out: &mut Collected) {
@@ -188,7 +210,14 @@ fn move_to(row: &mut PaymentRow, item: &Learned, to: PaymentStatus, at: Timestam
         version: row.version,
         at,
     };
-    out.events.push(events::of_payment(PaymentId(row.payment_id), &told));
+    let event = events::of_payment(PaymentId(row.payment_id), &told);
+    out.moved.push(Moved {
+        payment: row.payment_id,
+        status: to,
+        evidence: item.evidence,
+        event: event.event_id,
+    });
+    out.events.push(event);
     metrics::counter!("tallystick_payment_moves_total", "status" => to.as_str(), "evidence" => item.evidence.as_str())
         .increment(1);
 }

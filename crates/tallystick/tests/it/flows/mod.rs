@@ -1,6 +1,8 @@
 //! Two server processes on one database, seen from outside: twins that meet on different servers, and servers that
 //! are killed in turn. The sandbox's book judges.
 
+mod values;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use nix::sys::signal::Signal;

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
+use axum::Router;
 use axum::extract::{Query, State};
 use axum::routing::get;
-use axum::Router;
 use serde_json::{Value, json};
 use tallystick_payments::verify::{Effect, EffectKind, RULES};
 use tokio::net::TcpListener;

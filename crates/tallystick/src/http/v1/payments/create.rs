@@ -119,6 +119,8 @@ pub(in crate::http) async fn create(
     let request = read(fields)?;
     let writer = engine.clone();
     let answer = detached(async move { writer.create_payment(caller.tenant, &key, request).await }).await??;
+    // Ties the request's log line to those of the payment.
+    tracing::Span::current().record("payment.id", tracing::field::display(answer.id));
     match Wait::of(&headers) {
         Some(wait) => waited(&engine, &limits, &caller, deadline, answer, wait).await,
         None => Ok(created(&answer, PAYMENTS)),
