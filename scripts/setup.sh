@@ -23,9 +23,11 @@ have_postgres() {
 
 # The newest supported server package that apt can install.
 postgres_package() {
-    local version
+    local version policy
     for version in $(seq "$newest" -1 "$oldest"); do
-        if apt-cache policy "postgresql-$version" 2>/dev/null | grep -Eq '^ *Candidate: *[^( ]'; then
+        # Read whole before it is searched: a search that ends early would end apt-cache with an error.
+        policy=$(LC_ALL=C apt-cache policy "postgresql-$version" 2>/dev/null || true)
+        if grep -Eq '^ *Candidate: *[^( ]' <<<"$policy"; then
             echo "postgresql-$version"
             return 0
         fi

@@ -56,8 +56,33 @@ pub struct Pids {
 pub struct Said {
     /// Exit code 0.
     pub ok: bool,
-    /// What it wrote, shortened.
+    /// What it wrote.
     pub said: String,
+}
+
+/// What `verify --json` prints, as far as it is told here.
+#[derive(Deserialize)]
+struct Verified {
+    checks: Vec<Check>,
+}
+
+#[derive(Deserialize)]
+struct Check {
+    id: String,
+    name: String,
+    status: String,
+    violations: Vec<String>,
+}
+
+impl Verified {
+    fn violated(&self) -> String {
+        let violated = self.checks.iter().filter(|check| check.status == "violated");
+        let told = violated.map(|check| {
+            let ids = check.violations.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
+            format!("{} ({}): {ids}", check.id, check.name)
+        });
+        told.collect::<Vec<_>>().join("; ")
+    }
 }
 
 /// A running environment. It has to be stopped; dropping it leaves it running.
@@ -152,19 +177,23 @@ impl Dev {
         self.said(&["wait", "--idle", "--timeout", &format!("{}s", within.as_secs())]).await
     }
 
-    /// Checks every invariant.
+    /// Checks every invariant; tells of those that do not hold.
     ///
     /// # Errors
     /// When the command cannot be run.
     pub async fn verify(&self) -> Result<Said> {
-        self.said(&["verify", "--json"]).await
+        let said = self.said(&["verify", "--json"]).await?;
+        let report = serde_json::from_str::<Verified>(&said.said);
+        Ok(match report {
+            Ok(report) => Said { said: report.violated(), ..said },
+            Err(_) => said,
+        })
     }
 
     async fn said(&self, args: &[&str]) -> Result<Said> {
         let out = command(&self.program).args(args).arg("--data-dir").arg(self.data()).output().await?;
-        let text = [out.stdout, out.stderr].concat();
-        let said: String = String::from_utf8_lossy(&text).chars().take(4000).collect();
-        Ok(Said { ok: out.status.success(), said })
+        let text = if out.stdout.is_empty() { out.stderr } else { out.stdout };
+        Ok(Said { ok: out.status.success(), said: String::from_utf8_lossy(&text).into_owned() })
     }
 
     /// Stops everything and removes the data, or says where it is.
@@ -202,4 +231,18 @@ fn command(program: &Path) -> Command {
     // A database of the caller's is not the one of this run.
     command.env_remove("TALLYSTICK_DATABASE_URL").env_remove("DATABASE_URL");
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_violated_is_told() {
+        let report = r#"{"ok": false, "checks": [
+            {"id": "I1", "name": "balanced", "status": "held", "checked": 3, "violations": []},
+            {"id": "I8", "name": "one effect", "status": "violated", "checked": 3, "violations": ["a", "b"]}]}"#;
+        let report: Verified = serde_json::from_str(report).unwrap();
+        assert_eq!(report.violated(), "I8 (one effect): a, b");
+    }
 }
