@@ -75,7 +75,7 @@ doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
 
 deny:
-	@if cargo deny --version >/dev/null 2>&1; then cargo deny check licenses bans sources; \
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny --log-level error check licenses bans sources; \
 	else echo "cargo-deny is not installed: licences are not checked"; fi
 
 run-tests:

@@ -10,6 +10,7 @@ pub mod adapters;
 mod contract;
 pub mod http;
 pub mod signature;
+pub mod text;
 
 pub use contract::{
     Answer, Approval, Capability, Decline, Gateway, LostCause, NotSentCause, Operation, Outcome, Replay,

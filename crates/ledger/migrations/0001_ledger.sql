@@ -96,7 +96,7 @@ CREATE INDEX entry_account_mark ON ledger.entry (account_id, mark) INCLUDE (dire
 
 -- Sequential scans are off in it: a session that planned it when the tables were small keeps that plan.
 CREATE FUNCTION ledger.assert_journal_balanced() RETURNS trigger
-    LANGUAGE plpgsql SET search_path = '' SET enable_seqscan = off
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
     AS $$
 DECLARE
     found     bigint;
@@ -186,7 +186,7 @@ CREATE TABLE ledger.pending_journal (
 -- Its look-ups are LATERAL with a LIMIT or OFFSET, and sequential scans are off: a session that planned it when the
 -- tables were small keeps that plan, and must not read all of the ledger with it later.
 CREATE FUNCTION ledger.set_status(journals uuid[], statuses text[], evidences text[]) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET enable_seqscan = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
     AS $$
 DECLARE
     ids     bigint[];   -- the journals' numbers, in order: two batches that meet wait for each other, never deadlock
@@ -223,6 +223,22 @@ BEGIN
         IF FOUND THEN
             RAISE EXCEPTION 'journal % can be pending only from the transaction that posts it, when it has all entries and no status', wrong.journal_id
                 USING ERRCODE = 'check_violation', CONSTRAINT = 'journal_status_pending_first', DETAIL = wrong.journal_id::text,
+                      SCHEMA = 'ledger', TABLE = 'journal_status';
+        END IF;
+    END IF;
+
+    -- Without a status a journal counts as settled: it can fail only if it was pending, or in its own transaction.
+    IF 'failed' = ANY (said) THEN
+        SELECT j.journal_id INTO wrong
+          FROM unnest(ids, said) AS a (id, status)
+         CROSS JOIN LATERAL (SELECT x.journal_id, x.mark FROM ledger.journal x WHERE x.id = a.id LIMIT 1) j
+         CROSS JOIN LATERAL (SELECT count(*) AS pending FROM ledger.journal_status s
+                              WHERE s.journal_id = a.id AND s.status = 'pending') s
+         WHERE a.status = 'failed' AND s.pending = 0 AND j.mark <> runner.mark()
+         LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION 'journal % was never pending and cannot fail: post a correcting journal instead', wrong.journal_id
+                USING ERRCODE = 'check_violation', CONSTRAINT = 'journal_status_failed_after_pending', DETAIL = wrong.journal_id::text,
                       SCHEMA = 'ledger', TABLE = 'journal_status';
         END IF;
     END IF;
@@ -292,7 +308,7 @@ CREATE TABLE ledger.checkpoint (
 -- The only writer of checkpoint. Horizon, the checkpoint before and the entries between are read in one statement,
 -- all entries below a horizon are decided, so no lock is needed. Says whether a row was made.
 CREATE FUNCTION ledger.make_checkpoint(account bigint) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET enable_seqscan = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
     AS $$
 BEGIN
     WITH here AS MATERIALIZED (SELECT runner.horizon() AS horizon)
@@ -337,7 +353,7 @@ CREATE VIEW ledger.account_total AS
 -- sessions that switch ordinary triggers off. They refuse the owner and superusers as well.
 
 CREATE FUNCTION ledger.refuse_change() RETURNS trigger
-    LANGUAGE plpgsql SET search_path = ''
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     AS $$
 BEGIN
     RAISE EXCEPTION '% of %.% is refused: the ledger is append-only, post a correcting journal instead', TG_OP, TG_TABLE_SCHEMA, TG_TABLE_NAME

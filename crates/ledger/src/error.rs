@@ -94,6 +94,12 @@ pub enum LedgerError {
         /// The journal.
         journal_id: Uuid,
     },
+    /// A journal that was never pending counts as settled and cannot fail; a correcting journal undoes it.
+    #[error("the journal was never pending and cannot fail: {journal_id}")]
+    NeverPending {
+        /// The journal.
+        journal_id: Uuid,
+    },
     /// A cursor that no page gave out.
     #[error("the cursor is none that was given out")]
     BadCursor,
@@ -119,6 +125,7 @@ impl LedgerError {
             | Self::CurrencyMismatch
             | Self::StatusConflict { .. }
             | Self::PendingTooLate { .. }
+            | Self::NeverPending { .. }
             | Self::Corrupt { .. } => tracing::Level::ERROR,
             Self::Unbalanced { .. }
             | Self::TooFewEntries
@@ -147,6 +154,10 @@ impl From<DbError> for LedgerError {
             Some("journal_status_pending_first") => {
                 return detail(&error)
                     .map_or(Self::Db(error), |journal_id| Self::PendingTooLate { journal_id });
+            }
+            Some("journal_status_failed_after_pending") => {
+                return detail(&error)
+                    .map_or(Self::Db(error), |journal_id| Self::NeverPending { journal_id });
             }
             Some("journal_status_journal") => {
                 return detail(&error).map_or(Self::Db(error), Self::UnknownJournal);

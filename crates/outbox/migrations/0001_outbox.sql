@@ -74,7 +74,7 @@ CREATE TABLE outbox.sink (
 -- Events and windows are written once. Privileges keep the application out; the triggers also keep out the owner
 -- and superusers, whose mistakes would be just as final. Statement triggers cost an insert nothing.
 CREATE FUNCTION outbox.refuse_change() RETURNS trigger
-    LANGUAGE plpgsql SET search_path = ''
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     AS $$
 BEGIN
     RAISE EXCEPTION '% on %.% refused: it is append-only', TG_OP, TG_TABLE_SCHEMA, TG_TABLE_NAME
@@ -101,7 +101,7 @@ CREATE TRIGGER append_only_truncate BEFORE TRUNCATE ON outbox.window
 -- No bound on created_at: it is the transaction's start, and one that was open for long would be left out for ever.
 CREATE FUNCTION outbox.make_window() RETURNS bigint
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-    SET search_path = '' SET enable_seqscan = off SET jit = off
+    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
     AS $$
 DECLARE made bigint;
 BEGIN
@@ -184,7 +184,7 @@ CREATE FUNCTION outbox.read_page(after_window bigint, after_seq bigint, scan big
         payload           bytea,
         created_at        timestamptz)
     LANGUAGE plpgsql STABLE
-    SET search_path = '' SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off
+    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off
     AS $$
 #variable_conflict use_column
 BEGIN
@@ -251,7 +251,7 @@ END $$;
 -- It is empty, so attaching it has nothing to check.
 CREATE FUNCTION outbox.ensure_partitions(days integer) RETURNS integer
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-    SET search_path = '' SET lock_timeout = '2s' SET timezone = 'UTC'
+    SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET timezone = 'UTC'
     AS $$
 DECLARE
     day  date;
@@ -282,7 +282,7 @@ END $$;
 
 -- has_partition(): is there an attached partition for this UTC day?
 CREATE FUNCTION outbox.has_partition(day date) RETURNS boolean
-    LANGUAGE sql STABLE SET search_path = ''
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT EXISTS (
         SELECT FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
@@ -293,7 +293,7 @@ $$;
 -- partition_days_left(): for how many days after today (UTC) events can be written, without a hole; -1 when even
 -- today has no partition.
 CREATE FUNCTION outbox.partition_days_left() RETURNS integer
-    LANGUAGE plpgsql STABLE SET search_path = ''
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
     AS $$
 DECLARE
     today  date    := (pg_catalog.statement_timestamp() AT TIME ZONE 'UTC')::date;

@@ -195,7 +195,7 @@ CREATE INDEX idempotency_created ON payments.idempotency USING brin (created_at)
 -- What the application role may do
 -- ---------------------------------------------------------------------------------------------------------
 
-CREATE FUNCTION payments.refuse_change() RETURNS trigger LANGUAGE plpgsql SET search_path = '' AS $$
+CREATE FUNCTION payments.refuse_change() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE EXCEPTION '%.% is append-only', TG_TABLE_SCHEMA, TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
 END $$;

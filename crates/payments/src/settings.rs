@@ -66,6 +66,12 @@ pub struct SettingsError(pub String);
 /// What is kept free between the end of a call and the end of its lease, for recording the result.
 pub(crate) const LEASE_MARGIN: Duration = Duration::from_millis(500);
 
+/// Longest duration of any setting: thirty days. Sums and multiples of such durations never overflow.
+const MAX_DURATION: Duration = Duration::from_secs(30 * 86_400);
+const MAX_IN_FLIGHT: usize = 100_000;
+const MAX_QUEUED: usize = 1_000_000;
+const MAX_BATCH: usize = 10_000;
+
 impl Settings {
     /// Refuses settings under which a guarantee would not hold.
     ///
@@ -81,6 +87,33 @@ impl Settings {
         for (name, value) in positive {
             if value.is_zero() {
                 return Err(SettingsError(format!("{name} must be longer than nothing")));
+            }
+        }
+        let bounded = [
+            ("gateway_timeout", self.gateway_timeout),
+            ("lease", self.lease),
+            ("sweep_after", self.sweep_after),
+            ("sweep_max_backoff", self.sweep_max_backoff),
+            ("status_check_after", self.status_check_after),
+            ("key_retention_margin", self.key_retention_margin),
+            ("create_linger", self.create_linger),
+            ("record_linger", self.record_linger),
+            ("poll", self.poll),
+        ];
+        for (name, value) in bounded {
+            if value > MAX_DURATION {
+                return Err(SettingsError(format!(
+                    "{name} ({value:?}) must not be longer than {MAX_DURATION:?}"
+                )));
+            }
+        }
+        for (name, value, most) in [
+            ("max_in_flight", self.max_in_flight, MAX_IN_FLIGHT),
+            ("max_queued", self.max_queued, MAX_QUEUED),
+            ("batch", self.batch, MAX_BATCH),
+        ] {
+            if value > most {
+                return Err(SettingsError(format!("{name} ({value}) must not be more than {most}")));
             }
         }
         // A call may begin a whole deadline after its claim, and must still end before the lease does.
@@ -132,6 +165,10 @@ mod tests {
             ),
             (Settings { max_in_flight: 0, ..Settings::default() }, "max_in_flight"),
             (Settings { gateway_timeout: s(0), ..Settings::default() }, "gateway_timeout"),
+            (Settings { sweep_max_backoff: s(u64::MAX), ..Settings::default() }, "sweep_max_backoff"),
+            (Settings { status_check_after: s(u64::MAX), ..Settings::default() }, "status_check_after"),
+            (Settings { max_in_flight: usize::MAX, ..Settings::default() }, "max_in_flight"),
+            (Settings { batch: usize::MAX, ..Settings::default() }, "batch"),
         ];
         for (settings, word) in wrong {
             let error = settings.check().unwrap_err();

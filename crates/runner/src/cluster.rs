@@ -66,3 +66,13 @@ pub async fn check(db: &Db) -> Result<(), ClusterError> {
     }
     Ok(())
 }
+
+/// Whether the connected role is more than the application role: a superuser, or a member of the owning role. The
+/// guards against rewriting what was recorded do not bind such a role.
+///
+/// # Errors
+/// Of the database.
+pub async fn is_privileged(db: &Db) -> Result<bool, DbError> {
+    let mut conn = db.conn().await?;
+    repo::is_privileged(&mut conn).await
+}

@@ -60,3 +60,13 @@ pub(crate) async fn pooler_probe(conn: &mut PgConnection, number: i64) -> Result
     );
     Ok(sqlx::query_scalar(sqlx::AssertSqlSafe(statement)).fetch_one(conn).await?)
 }
+
+pub(crate) async fn is_privileged(conn: &mut PgConnection) -> Result<bool, DbError> {
+    Ok(sqlx::query_scalar!(
+        r#"-- runner.is_privileged
+        SELECT rolsuper OR pg_has_role(current_user, 'tallystick_owner', 'MEMBER') AS "privileged!"
+          FROM pg_roles WHERE rolname = current_user"#
+    )
+    .fetch_one(conn)
+    .await?)
+}

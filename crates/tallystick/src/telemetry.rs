@@ -43,7 +43,11 @@ pub enum TelemetryError {
 /// [`TelemetryError`] for a filter that cannot be read, or when it was done before.
 pub fn logs(log: &Log) -> Result<(), TelemetryError> {
     let filter = EnvFilter::try_new(&log.filter).map_err(|_| TelemetryError::Filter(log.filter.clone()))?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A log that cannot be written (a full disk) must not take requests down with it.
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false);
     let done = match log.format {
         LogFormat::Json => {
             lines.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init()

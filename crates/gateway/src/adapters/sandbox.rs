@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::{Account, AdapterError};
 use crate::http::{self, NoAnswer, Received};
 use crate::signature::{self, WebhookSecret};
+use crate::text;
 use crate::{
     Answer, Approval, Capability, Decline, Gateway, LostCause, NotSentCause, Operation, Outcome, Replay,
     Report, ReportKind, Stage, Submit, WebhookError, WebhookMessage,
@@ -105,6 +106,13 @@ enum Said {
     Unclear(LostCause),
 }
 
+fn decline_of(code: &str, message: &str) -> Decline {
+    Decline {
+        code: text::words(code, text::MAX_CODE).unwrap_or_else(|| "declined".into()),
+        message: text::words(message, text::MAX_MESSAGE).unwrap_or_default(),
+    }
+}
+
 fn read_object(key: &str, body: &[u8]) -> Said {
     let object: ObjectBody = match serde_json::from_slice(body) {
         Ok(object) => object,
@@ -113,14 +121,20 @@ fn read_object(key: &str, body: &[u8]) -> Said {
     if object.key != key {
         return Said::Unclear(LostCause::OtherKey);
     }
+    // What cannot be kept cannot be looked up either: such an answer proves nothing, and the key is asked about again.
+    if object.reference.as_deref().is_some_and(|r| !text::is_reference(r))
+        || !text::is_currency(&object.currency)
+    {
+        return Said::Unclear(LostCause::Unreadable("a reference or currency that is none".into()));
+    }
     let stage = match object.status.as_str() {
         "captured" => Stage::Captured,
         "authorized" => Stage::Authorized,
         "pending" | "accepted" => return Said::Pending(object.reference),
         "declined" => {
             let decline =
-                object.decline.unwrap_or(DeclineBody { code: "declined".into(), message: String::new() });
-            return Said::Declined(Decline { code: decline.code, message: decline.message });
+                object.decline.unwrap_or(DeclineBody { code: String::new(), message: String::new() });
+            return Said::Declined(decline_of(&decline.code, &decline.message));
         }
         other => return Said::Unclear(LostCause::Unreadable(format!("status {other:?}"))),
     };
@@ -239,6 +253,10 @@ impl Gateway for Sandbox {
     fn read_webhook(&self, body: &Bytes) -> Result<Vec<Report>, WebhookError> {
         let event: EventBody =
             serde_json::from_slice(body).map_err(|e| WebhookError::Malformed(e.to_string()))?;
+        let mut ids = event.key.iter().chain(&event.reference);
+        if ids.any(|id| !text::is_reference(id)) || event.currency.iter().any(|c| !text::is_currency(c)) {
+            return Err(WebhookError::Malformed("a key, reference or currency that is none".into()));
+        }
         let approved = |stage| match (event.amount_minor, &event.currency) {
             (Some(amount_minor), Some(currency)) => {
                 Ok(ReportKind::Approved { stage, amount_minor, currency: currency.clone() })
@@ -248,10 +266,10 @@ impl Gateway for Sandbox {
         let kind = match event.r#type.as_str() {
             "captured" => approved(Stage::Captured)?,
             "authorized" => approved(Stage::Authorized)?,
-            "declined" => ReportKind::Declined(Decline {
-                code: event.code.clone().unwrap_or_else(|| "declined".into()),
-                message: "the gateway declined the charge".into(),
-            }),
+            "declined" => ReportKind::Declined(decline_of(
+                event.code.as_deref().unwrap_or_default(),
+                "the gateway declined the charge",
+            )),
             "pending" => ReportKind::Pending,
             other => ReportKind::Other(other.to_owned()),
         };
@@ -269,5 +287,20 @@ mod tests {
         assert!(matches!(read_object("b", body), Said::Unclear(LostCause::OtherKey)));
         assert!(matches!(read_object("a", body), Said::Unclear(LostCause::Unreadable(_))));
         assert!(matches!(read_object("a", &body[..40]), Said::Unclear(LostCause::Unreadable(_))));
+    }
+
+    #[test]
+    fn text_that_cannot_be_kept_proves_nothing_and_declines_are_cleaned() {
+        for bad in [r#""reference":"a\u0000b","currency":"EUR""#, r#""reference":"r","currency":"E\u0000R""#]
+        {
+            let body = format!(r#"{{"key":"a",{bad},"status":"captured","amount_minor":1}}"#);
+            assert!(
+                matches!(read_object("a", body.as_bytes()), Said::Unclear(LostCause::Unreadable(_))),
+                "{bad}"
+            );
+        }
+        let no = br#"{"key":"a","reference":null,"status":"declined","amount_minor":1,"currency":"EUR","decline":{"code":"","message":"4242424242424242"}}"#;
+        let Said::Declined(decline) = read_object("a", no) else { panic!("a decline") };
+        assert_eq!((decline.code.as_str(), decline.message.as_str()), ("declined", "[digits removed]"));
     }
 }

@@ -107,9 +107,14 @@ fn to_work(
             age: row.age() + claimed_at.elapsed(),
         };
         // Without its gateway account nothing can be sent or asked; the call says so.
-        let act = inner.gateways.get(&payment.gateway).map_or(Act::Ask, |gateway| {
-            decide::act(&standing, gateway.capability(), inner.settings.key_retention_margin)
-        });
+        let (gateway, margin) = (inner.gateways.get(&payment.gateway), inner.settings.key_retention_margin);
+        let act = gateway.map_or(Act::Ask, |g| decide::act(&standing, g.capability(), margin));
+        if gateway.is_some_and(|g| decide::is_stranded(&standing, g.capability(), margin)) {
+            tracing::warn!(
+                payment.id = %payment.payment_id, payment.status = payment.status.as_str(),
+                "this payment's key may not be sent again: it is only asked about, and a person may have to resolve it"
+            );
+        }
         let lost_before = payment.status != PaymentStatus::Pending;
         work.push(Work { payment, fence: row.fence, act, lost_before, claimed_at });
     }

@@ -61,6 +61,20 @@ pub(crate) fn act(standing: &Standing, capability: &Capability, margin: Duration
     if may_send { Act::Submit } else { Act::Ask }
 }
 
+/// Nothing will be sent for this operation any more, and only an answer of the gateway or a person ends it.
+pub(crate) fn is_stranded(standing: &Standing, capability: &Capability, margin: Duration) -> bool {
+    let forgotten = standing.age >= capability.key_retention.saturating_sub(margin);
+    match standing.status {
+        PaymentStatus::Pending => forgotten,
+        PaymentStatus::Unknown => forgotten || capability.replay == Replay::ReExecutes,
+        PaymentStatus::Processing
+        | PaymentStatus::Authorized
+        | PaymentStatus::Succeeded
+        | PaymentStatus::Failed
+        | PaymentStatus::Canceled => false,
+    }
+}
+
 /// What a call brought back.
 #[derive(Clone, Debug)]
 pub(crate) enum News {

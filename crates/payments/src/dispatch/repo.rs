@@ -199,8 +199,11 @@ pub(crate) async fn restore(conn: &mut PgConnection, after: Uuid, limit: i64) ->
              WHERE payment_id > $1 AND created_at < now() - interval '10 s'
              ORDER BY payment_id LIMIT $2
         ), made AS (
-            INSERT INTO payments.dispatch (operation_id, kind, gateway, due_at, started, first_claimed_at)
-            SELECT p.payment_id, 1, p.gateway, now(), 1, p.created_at FROM page p
+            INSERT INTO payments.dispatch (operation_id, kind, gateway, due_at, started, fence, first_claimed_at)
+            -- The fence begins above every one that the lost row can have had: a worker of that row holds nothing.
+            SELECT p.payment_id, 1, p.gateway, now(), 1,
+                   (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, p.created_at
+              FROM page p
              WHERE p.status IN ('pending', 'processing', 'unknown')
                AND NOT EXISTS (SELECT 1 FROM payments.dispatch d WHERE d.operation_id = p.payment_id)
             ON CONFLICT (operation_id) DO NOTHING

@@ -18,7 +18,7 @@ pub(super) async fn is_idle(conn: &mut PgConnection, key_retention: Duration) ->
         SELECT NOT EXISTS (
                    SELECT FROM payments.dispatch d LEFT JOIN payments.payment p ON p.payment_id = d.operation_id
                     WHERE p.attention_code IS NULL
-                      AND NOT coalesce(p.status = 'unknown'
+                      AND NOT coalesce(p.status IN ('pending', 'unknown')
                                        AND d.first_claimed_at < now() - $1::bigint * interval '1 microsecond', false))
                AND NOT EXISTS (
                    SELECT FROM payments.inbound_event WHERE ended_at IS NULL AND state = 'new') AS "idle!""#,
@@ -43,7 +43,7 @@ pub(super) async fn open(conn: &mut PgConnection, key_retention: Duration) -> Re
                      WHERE status NOT IN ('pending', 'processing', 'unknown')) p
               FULL JOIN payments.dispatch d ON d.operation_id = p.payment_id
              WHERE p.attention_code IS NULL
-               AND NOT coalesce(p.status = 'unknown'
+               AND NOT coalesce(p.status IN ('pending', 'unknown')
                                 AND d.first_claimed_at < now() - $1::bigint * interval '1 microsecond', false)
         ), inbound AS MATERIALIZED (
             SELECT inbound_id, gateway || '/' || event_id AS id

@@ -117,7 +117,44 @@ pub(crate) fn spawn(inner: &Arc<Inner>, mut inbox: Receiver<Job>, shutdown: &Shu
     });
 }
 
+/// Stores a batch and applies it. When it is refused as a whole its events are stored alone, so that one that cannot
+/// be stored does not hold up the others.
 async fn store_and_apply(inner: &Arc<Inner>, jobs: Vec<Job>) {
+    match store(inner, &jobs).await {
+        Ok(()) => {
+            let names = names(&jobs);
+            jobs.into_iter().for_each(|job| answer(job, true));
+            apply::apply_named(inner, names).await;
+        }
+        Err(error) if error.is_transient() || jobs.len() == 1 => {
+            tracing::warn!(
+                error = looper::chain(&error),
+                events = jobs.len(),
+                "webhooks could not be stored: their sender will try again"
+            );
+            jobs.into_iter().for_each(|job| answer(job, false));
+        }
+        Err(_) => {
+            for job in jobs {
+                Box::pin(store_and_apply(inner, vec![job])).await;
+            }
+        }
+    }
+}
+
+fn names(jobs: &[Job]) -> Vec<(String, String)> {
+    let names: HashSet<(String, String)> =
+        jobs.iter().map(|j| (j.event.gateway.clone(), j.event.event_id.clone())).collect();
+    names.into_iter().collect()
+}
+
+fn answer(job: Job, stored: bool) {
+    let unavailable = || InboundError::Db(DbError::Unavailable(sqlx::Error::WorkerCrashed));
+    // A sender that hung up sends the event again.
+    let _ = job.reply.send(if stored { Ok(()) } else { Err(unavailable()) });
+}
+
+async fn store(inner: &Inner, jobs: &[Job]) -> Result<(), DbError> {
     // The same event twice in a batch is one row.
     let mut seen = HashSet::new();
     let events: Vec<NewInbound> = jobs
@@ -125,26 +162,11 @@ async fn store_and_apply(inner: &Arc<Inner>, jobs: Vec<Job>) {
         .filter(|j| seen.insert((j.event.gateway.clone(), j.event.event_id.clone())))
         .map(|j| j.event.clone())
         .collect();
-    let names: Vec<(String, String)> =
-        events.iter().map(|e| (e.gateway.clone(), e.event_id.clone())).collect();
-    let stored = inner
+    inner
         .db
         .tx("inbound.store", move |conn| {
             let events = events.clone();
             Box::pin(async move { repo::insert(conn, &events).await })
         })
-        .await;
-    let failed = stored.as_ref().err().map(|e: &DbError| looper::chain(e));
-    for job in jobs {
-        let answer = match &failed {
-            None => Ok(()),
-            // Whatever went wrong, the sender keeps the event and sends it again.
-            Some(_) => Err(InboundError::Db(DbError::Unavailable(sqlx::Error::WorkerCrashed))),
-        };
-        let _ = job.reply.send(answer);
-    }
-    match failed {
-        Some(reason) => tracing::warn!(reason, "webhooks could not be stored: their sender will try again"),
-        None => apply::apply_named(inner, names).await,
-    }
+        .await
 }

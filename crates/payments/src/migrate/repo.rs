@@ -19,6 +19,15 @@ BEGIN
 END $roles$;
 ";
 
+/// Nobody but the owner needs temporary objects in this database, and their schema comes first in look-ups by name.
+/// The functions that run as the owner do not rely on this; where the right cannot be taken away it stays.
+const NO_TEMPORARY: &str = "DO $temporary$
+BEGIN
+    EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database());
+EXCEPTION WHEN insufficient_privilege THEN NULL;
+END $temporary$;
+";
+
 /// Makes roles and the right to create schemas, and continues as the owner.
 pub(super) async fn prepare(conn: &mut PgConnection) -> Result<(), MigrateError> {
     let exist: bool = sqlx::query_scalar(
@@ -42,6 +51,7 @@ pub(super) async fn prepare(conn: &mut PgConnection) -> Result<(), MigrateError>
         let grant = "DO $grant$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO tallystick_owner', current_database()); END $grant$";
         run(conn, "letting tallystick_owner create schemas", grant).await?;
     }
+    run(conn, "keeping temporary objects from everybody", NO_TEMPORARY).await?;
     run(conn, "becoming tallystick_owner", "SET ROLE tallystick_owner").await
 }
 

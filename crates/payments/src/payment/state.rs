@@ -151,6 +151,11 @@ impl PaymentState {
     /// What follows from a fact. Total: every status meets every fact.
     #[must_use]
     pub fn learn(&self, fact: &PaymentFact) -> Transition {
+        // Money may have moved otherwise than was asked, and a person was called: until they have decided, no later
+        // word of the gateway books anything, and above all none frees the order for another charge.
+        if self.attention {
+            return Transition::NoChange;
+        }
         match fact {
             PaymentFact::ReplyLost(_) => match self.status {
                 PaymentStatus::Pending => Transition::to(PaymentStatus::Unknown),
@@ -193,7 +198,7 @@ impl PaymentState {
 
     fn approved(&self, approval: &Approval) -> Transition {
         match self.status {
-            PaymentStatus::Failed | PaymentStatus::Canceled => self.call_a_person(Mismatch::LateCapture),
+            PaymentStatus::Failed | PaymentStatus::Canceled => Transition::Attention(Mismatch::LateCapture),
             _ if approval.currency != self.amount.currency.code() => self.mismatched(Mismatch::Currency),
             _ if approval.amount_minor != self.amount.minor => self.mismatched(Mismatch::Amount),
             PaymentStatus::Succeeded => Transition::NoChange,
@@ -223,14 +228,9 @@ impl PaymentState {
     /// Money may have moved, but not what was asked for: no journal until a person has looked.
     fn mismatched(&self, mismatch: Mismatch) -> Transition {
         if self.status == PaymentStatus::Pending {
-            let attention = (!self.attention).then_some(mismatch);
-            return Transition::Moved { to: PaymentStatus::Unknown, money: None, attention };
+            return Transition::Moved { to: PaymentStatus::Unknown, money: None, attention: Some(mismatch) };
         }
-        self.call_a_person(mismatch)
-    }
-
-    fn call_a_person(&self, mismatch: Mismatch) -> Transition {
-        if self.attention { Transition::NoChange } else { Transition::Attention(mismatch) }
+        Transition::Attention(mismatch)
     }
 }
 
@@ -298,6 +298,16 @@ mod tests {
                 let expected = fact == captured(100, "EUR")
                     && (status.needs_work() || status == PaymentStatus::Authorized);
                 assert_eq!(books, expected, "{status:?} {fact:?}");
+            }
+        }
+    }
+
+    /// A charge of another amount may have happened: a late "no" must not free the order, nor a late "yes" book it.
+    #[test]
+    fn nothing_moves_while_a_person_is_called() {
+        for status in PaymentStatus::ALL {
+            for fact in facts() {
+                assert_eq!(state(status, true).learn(&fact), Transition::NoChange, "{status:?} {fact:?}");
             }
         }
     }

@@ -68,22 +68,31 @@ pub(crate) struct Written {
     pub moved: Vec<Moved>,
 }
 
-/// One move of a status, for the log.
+/// What happened, for the log and the figures.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moved {
-    payment: Uuid,
-    status: PaymentStatus,
-    evidence: Evidence,
-    event: Uuid,
+pub(crate) enum Moved {
+    Status { payment: Uuid, status: PaymentStatus, evidence: Evidence, event: Uuid },
+    Break { payment: Uuid, id: Uuid, kind: &'static str },
 }
 
-/// Logs moves. Called after the commit: a transaction that is run again or rolled back moved nothing.
+/// Logs and counts. Called after the commit: a transaction that is run again or rolled back moved nothing.
 pub(crate) fn log(moved: &[Moved]) {
     for one in moved {
-        tracing::info!(
-            payment.id = %one.payment, payment.status = one.status.as_str(), evidence = one.evidence.as_str(),
-            event.id = %one.event, "payment moved"
-        );
+        match *one {
+            Moved::Status { payment, status, evidence, event } => {
+                let (status, evidence) = (status.as_str(), evidence.as_str());
+                tracing::info!(payment.id = %payment, payment.status = status, evidence, event.id = %event, "payment moved");
+                metrics::counter!("tallystick_payment_moves_total", "status" => status, "evidence" => evidence)
+                    .increment(1);
+            }
+            Moved::Break { payment, id, kind } => {
+                tracing::warn!(
+                    payment.id = %payment, break.id = %id, break.kind = kind,
+                    "the gateway contradicts what we hold: a person must look; no money was booked"
+                );
+                metrics::counter!("tallystick_breaks_total", "kind" => kind).increment(1);
+            }
+        }
     }
 }
 
@@ -211,15 +220,9 @@ fn move_to(row: &mut PaymentRow, item: &Learned, to: PaymentStatus, at: Timestam
         at,
     };
     let event = events::of_payment(PaymentId(row.payment_id), &told);
-    out.moved.push(Moved {
-        payment: row.payment_id,
-        status: to,
-        evidence: item.evidence,
-        event: event.event_id,
-    });
+    let (payment, evidence) = (row.payment_id, item.evidence);
+    out.moved.push(Moved::Status { payment, status: to, evidence, event: event.event_id });
     out.events.push(event);
-    metrics::counter!("tallystick_payment_moves_total", "status" => to.as_str(), "evidence" => item.evidence.as_str())
-        .increment(1);
 }
 
 fn call_a_person(
@@ -273,11 +276,7 @@ fn call_a_person(
     });
     let told = Told { tenant: TenantId(row.tenant_id), status: "open", amount: row.money(), version: 1, at };
     out.events.push(events::of_break(BreakId(break_id), Some(PaymentId(row.payment_id)), &told));
-    tracing::warn!(
-        payment.id = %row.payment_id, break.id = %break_id, break.kind = kind,
-        "the gateway contradicts what we hold: a person must look; no money was booked"
-    );
-    metrics::counter!("tallystick_breaks_total", "kind" => kind).increment(1);
+    out.moved.push(Moved::Break { payment: row.payment_id, id: break_id, kind });
 }
 
 async fn post(

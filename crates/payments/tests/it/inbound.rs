@@ -331,3 +331,40 @@ async fn event_of_another_gateway_account_is_not_ours(pool: PgPool) {
     assert_eq!(world.get(&process, id).await.status, Processing);
     process.stop().await;
 }
+
+/// Money of another amount may have moved: a late "no" must not free the order, and a late "yes" books nothing.
+#[sqlx::test(migrations = false)]
+async fn nothing_moves_after_a_wrong_amount_until_a_person_decides(pool: PgPool) {
+    let world = world(pool).await;
+    let process = world.process().await;
+    let first = world.create(&process, world.order("other_amount", 10_000, Some("WA-1"))).await.unwrap();
+    let id = tallystick_payments::ids::PaymentId(first.id);
+    until("attention", async || world.get(&process, id).await.attention.is_some()).await;
+    deliver(&process, "no", &json!({"type": "declined", "key": id})).await.unwrap();
+    deliver(&process, "yes", &captured(id, 10_000)).await.unwrap();
+    world.until_number(OPEN, 0).await;
+    assert_eq!(world.statuses(&process, id).await, ["pending", "unknown"]);
+    let again = world.create(&process, world.order("ok", 10_000, Some("WA-1"))).await.unwrap();
+    assert_eq!((again.existing, again.id), (true, first.id));
+    assert_eq!(world.number("SELECT count(*) FROM ledger.journal").await, 0);
+    process.stop().await;
+}
+
+/// An event that cannot be stored does not take those down that came with it.
+#[sqlx::test(migrations = false)]
+async fn event_that_cannot_be_stored_is_set_apart(pool: PgPool) {
+    let world = Arc::new(world(pool).await);
+    let settings =
+        tallystick_payments::Settings { create_linger: std::time::Duration::from_millis(50), ..quick() };
+    let process = Arc::new(world.process_with(settings).await);
+    let events = (0..20).map(|n| {
+        let process = process.clone();
+        let reference = if n == 7 { "a\u{0}b".to_owned() } else { format!("r{n}") };
+        let body = json!({"type": "captured", "reference": reference, "amount_minor": 1, "currency": "EUR"});
+        tokio::spawn(async move { deliver(&process, &format!("e{n}"), &body).await })
+    });
+    for (n, event) in events.collect::<Vec<_>>().into_iter().enumerate() {
+        assert_eq!(event.await.unwrap().is_ok(), n != 7, "event {n}");
+    }
+    world.until_number("SELECT count(*) FROM payments.inbound_event WHERE state = 'parked'", 19).await;
+}

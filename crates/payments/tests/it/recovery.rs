@@ -79,6 +79,8 @@ async fn c115_lost_dispatch_row_is_made_again(pool: PgPool) {
         world.charged_once(&worker, id).await;
     }
     assert_eq!(world.gateway.submits(&ids[0].to_string()), 0);
+    // Its fence begins above every one of the lost row, so no attempt of the old row hides one of the new.
+    assert!(world.number("SELECT min(fence) FROM payments.attempt").await > 1_000_000_000);
     worker.stop().await;
     api.stop().await;
 }

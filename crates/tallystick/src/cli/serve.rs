@@ -112,7 +112,14 @@ async fn check_database(db: &Db) -> Result<(), CliError> {
     migrate::check(db).await.map_err(|e| match e {
         migrate::MigrateError::Db(e) => CliError::from(e),
         other => usage(other),
-    })
+    })?;
+    if cluster::is_privileged(db).await? {
+        tracing::warn!(
+            "connected as a superuser or owner: the guards against rewriting the ledger do not bind such a role; \
+             connect as tallystick_app"
+        );
+    }
+    Ok(())
 }
 
 async fn listen(config: &Config, inherited: bool) -> Result<TcpListener, CliError> {

@@ -94,6 +94,7 @@ impl From<LedgerError> for Problem {
             | LedgerError::CurrencyMismatch
             | LedgerError::StatusConflict { .. }
             | LedgerError::PendingTooLate { .. }
+            | LedgerError::NeverPending { .. }
             | LedgerError::Corrupt { .. } => Self::internal(&error as &(dyn Error + 'static)),
         }
     }
