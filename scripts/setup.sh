@@ -38,10 +38,10 @@ postgres_package() {
 # Debian's package makes and starts a cluster called "main" unless this file says otherwise. It is put back at the end.
 conf=/etc/postgresql-common/createcluster.conf
 restore() {
-    if [ -n "${kept:-}" ]; then as_root cp -p "$kept" "$conf" && rm -f "$kept"; fi
+    if [ -n "${kept:-}" ]; then as_root cp -p "$kept" "$conf" && as_root rm -f "$kept"; fi
 }
 no_main_cluster() {
-    as_root apt-get "${apt_options[@]}" install postgresql-common </dev/null
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get "${apt_options[@]}" install postgresql-common </dev/null
     kept=$(mktemp)
     as_root cp -p "$conf" "$kept"
     trap restore EXIT
@@ -74,12 +74,11 @@ else
     exit 3
 fi
 
-export DEBIAN_FRONTEND=noninteractive
 apt_options=(-y -q --no-install-recommends -o Dpkg::Options::=--force-confold -o Dpkg::Use-Pty=0)
 say "installing: ${wanted[*]}"
-as_root apt-get -q update </dev/null >&2
+as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update </dev/null >&2
 if [ ${#missing[@]} -gt 0 ]; then
-    as_root apt-get "${apt_options[@]}" install "${missing[@]}" </dev/null >&2
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get "${apt_options[@]}" install "${missing[@]}" </dev/null >&2
 fi
 if [ "$needs_postgres" = yes ]; then
     if ! package=$(postgres_package); then
@@ -87,7 +86,7 @@ if [ "$needs_postgres" = yes ]; then
         exit 3
     fi
     no_main_cluster >&2
-    as_root apt-get "${apt_options[@]}" install "$package" </dev/null >&2
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get "${apt_options[@]}" install "$package" </dev/null >&2
     have_postgres || { say "$package was installed and its programs were not found"; exit 3; }
 fi
 say "done"
