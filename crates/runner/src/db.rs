@@ -22,6 +22,9 @@ pub type TxFuture<'c, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send +
 const MAX_RUNS: u32 = 5;
 const CONFLICT_BACKOFF: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(200));
 
+/// Idle for less than this, a connection is taken without being asked whether it still stands.
+const IDLE_UNASKED: Duration = Duration::from_millis(200);
+
 /// How to connect.
 #[derive(Clone, Debug)]
 pub struct DbOptions {
@@ -76,8 +79,18 @@ impl Db {
         let pool = PgPoolOptions::new()
             .max_connections(options.max_connections)
             .acquire_timeout(options.acquire_timeout)
-            // sqlx pings on release already; a second ping per checkout only costs a round trip.
+            // sqlx pings on release already; a second ping per checkout only costs a round trip. One that was idle
+            // for a while may have lost its server meanwhile: it is asked, so that a restart of PostgreSQL does not
+            // cost one failed request per idle connection.
             .test_before_acquire(false)
+            .before_acquire(|conn, meta| {
+                Box::pin(async move {
+                    if meta.idle_for < IDLE_UNASKED {
+                        return Ok(true);
+                    }
+                    Ok(sqlx::Connection::ping(conn).await.is_ok())
+                })
+            })
             .connect_with(connect)
             .await?;
         Ok(Self { pool })

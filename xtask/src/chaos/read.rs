@@ -143,12 +143,7 @@ pub struct Books {
 /// When something does not answer or answers something else.
 pub async fn all(http: &Http, info: &Info, accepted: &[Accepted]) -> Result<Books> {
     let currencies: BTreeSet<&str> = accepted.iter().map(|a| a.currency).collect();
-    let mut books = Books {
-        listed: listed(http, info).await?,
-        effects: pages(http, info, "_book", |page: Effects| page.effects, |e: &Effect| e.seq).await?,
-        requests: pages(http, info, "_requests", |page: Requests| page.requests, |r: &Request| r.seq).await?,
-        ..Books::default()
-    };
+    let mut books = Books { listed: listed(http, info).await?, ..Books::default() };
     let mut payments = stream::iter(accepted).map(|a| payment(http, info, &a.id)).buffer_unordered(AT_ONCE);
     while let Some(payment) = payments.try_next().await? {
         books.payments.extend(payment.map(|payment| (payment.payment_id.clone(), payment)));
@@ -157,6 +152,10 @@ pub async fn all(http: &Http, info: &Info, accepted: &[Accepted]) -> Result<Book
     while let Some((key, id)) = replays.try_next().await? {
         books.replayed.insert(key, id);
     }
+    // After the payments: should anything still be under way, what they say of money is in the book by now.
+    books.effects = pages(http, info, "_book", |page: Effects| page.effects, |e: &Effect| e.seq).await?;
+    books.requests =
+        pages(http, info, "_requests", |page: Requests| page.requests, |r: &Request| r.seq).await?;
     for currency in currencies {
         let url = format!("{}/api/v1/trial-balance?currency={currency}", info.api_url);
         books.trials.insert(currency.to_owned(), http.value(&url, &info.api_key).await?);

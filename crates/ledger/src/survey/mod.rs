@@ -36,7 +36,7 @@ pub struct JournalDigest {
     pub place: JournalPlace,
     /// Its id.
     pub journal_id: Uuid,
-    /// Its entries as [`line`] writes them, sorted as text.
+    /// Its entries as [`line()`] writes them, sorted as text.
     pub lines: Vec<String>,
     /// Its last status is settled, or nothing was said about it.
     pub settled: bool,

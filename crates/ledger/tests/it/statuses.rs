@@ -98,16 +98,18 @@ async fn pending_is_said_when_the_journal_is_posted_or_never(pool: PgPool) {
     assert!(
         matches!(say(&world, vec![(nobody, Settled)]).await, Err(LedgerError::UnknownJournal(id)) if id == nobody)
     );
-    // Settled and failed need no pending before them.
+    // Without a status it counts as settled: that may be said, and nothing else.
     say(&world, vec![(posted.journal_id, Settled)]).await.unwrap();
     assert!(matches!(
         say(&world, vec![(posted.journal_id, Pending)]).await,
         Err(LedgerError::PendingTooLate { .. })
     ));
-    // Both finals in one call, or a final before pending in one transaction.
+    // What was never pending cannot fail, alone or beside another status in one call.
     let posted = world.post(world.transfer(&bank, &customer, 1)).await.unwrap();
-    let both = say(&world, vec![(posted.journal_id, Settled), (posted.journal_id, Failed)]).await;
-    assert!(matches!(both, Err(LedgerError::StatusConflict { .. })));
+    for said in [vec![Failed], vec![Settled, Failed]] {
+        let said = said.into_iter().map(|status| (posted.journal_id, status)).collect();
+        assert!(matches!(say(&world, said).await, Err(LedgerError::NeverPending { .. })));
+    }
     say(&world, vec![]).await.unwrap();
     assert_eq!(three(&world, &customer).await, (1001, 0, 1001));
 

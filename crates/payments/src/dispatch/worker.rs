@@ -47,9 +47,13 @@ pub(crate) fn spawn(inner: &Arc<Inner>, shutdown: &Shutdown) {
         let pace =
             looper::Pace { name: "dispatch", period: inner.settings.poll, wake: inner.wake_dispatch.clone() };
         let looks = std::sync::atomic::AtomicU32::new(0);
+        // While there are any, one is taken at each look: after a row of kills there may be hundreds.
+        let found_alone = std::sync::atomic::AtomicBool::new(false);
         let step = || async {
             let look = looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            step(&inner, &permits, &results, &stop, look.is_multiple_of(ALONE_EVERY)).await
+            let alone =
+                look.is_multiple_of(ALONE_EVERY) || found_alone.load(std::sync::atomic::Ordering::Relaxed);
+            step(&inner, &permits, &results, &stop, alone.then_some(&found_alone)).await
         };
         if let Err(reason) = looper::run(pace, stop.clone(), step).await {
             inner.fail(reason);
@@ -62,7 +66,7 @@ async fn step(
     permits: &Arc<Semaphore>,
     results: &Sender<Arrived>,
     shutdown: &Shutdown,
-    alone: bool,
+    alone: Option<&std::sync::atomic::AtomicBool>,
 ) -> Result<looper::StepReport, StepError> {
     let mut held = vec![tokio::select! {
         permit = permits.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
@@ -74,9 +78,12 @@ async fn step(
     }
     let limit = i64::try_from(held.len()).unwrap_or(1);
     let mut work = claim::claim(inner, limit, false).await.map_err(retry)?;
-    let more = work.len() == held.len();
-    if alone && !more {
-        work.extend(claim::claim(inner, 1, true).await.map_err(retry)?);
+    let mut more = work.len() == held.len();
+    if let Some(found) = alone.filter(|_| !more) {
+        let one = claim::claim(inner, 1, true).await.map_err(retry)?;
+        found.store(!one.is_empty(), std::sync::atomic::Ordering::Relaxed);
+        more = !one.is_empty();
+        work.extend(one);
     }
     let done = work.len() as u64;
     metrics::histogram!("tallystick_claim_batch_size").record(u32::try_from(work.len()).unwrap_or(u32::MAX));

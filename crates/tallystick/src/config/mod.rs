@@ -95,7 +95,7 @@ pub struct Gateways {
     pub key_retention_margin: Duration,
     /// A file with the accounts, instead of `accounts`.
     pub file: Option<std::path::PathBuf>,
-    /// The accounts as given; checked and moved to `built` by [`load`].
+    /// The accounts as given; checked and moved to `built` by [`load()`].
     #[serde(rename = "accounts")]
     raw: values::RawAccounts,
     /// The accounts.

@@ -53,7 +53,8 @@ impl Folder {
         let new = !marker.exists();
         if new {
             let mut entries = fs::read_dir(&root).map_err(failed("cannot read", &root))?;
-            if entries.next().is_some() {
+            // Asked again: another dev may have made the folder its own since the first look.
+            if entries.next().is_some() && !marker.exists() {
                 return Err(CliError::Usage(format!(
                     "{} is not empty and was not made by `tallystick dev`: it is left alone. \
                      Choose another folder with --data-dir",
