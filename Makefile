@@ -81,8 +81,8 @@ deny:
 run-tests:
 	@if cargo nextest --version >/dev/null 2>&1; then \
 	    set -x; \
-	    $(XTASK) pg run -- cargo nextest run --workspace --features $(FEATURES); \
 	    $(XTASK) pg run -- cargo test --workspace --doc --features $(FEATURES) --quiet; \
+	    $(XTASK) pg run -- cargo nextest run --workspace --features $(FEATURES); \
 	else \
 	    set -x; \
 	    $(XTASK) pg run -- cargo test --workspace --features $(FEATURES); \
