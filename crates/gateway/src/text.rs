@@ -25,10 +25,10 @@ pub fn is_currency(text: &str) -> bool {
 /// replaced. `None` when nothing is left.
 #[must_use]
 pub fn words(text: &str, most: usize) -> Option<String> {
-    let plain: String = text.chars().filter(|c| !c.is_control()).take(most).collect();
-    let mut out = String::with_capacity(plain.len());
+    let mut out = String::new();
     let mut run = String::new();
-    for c in plain.chars().chain(std::iter::once('\0')) {
+    // Cut only at the end: a cut through a number would leave a part that no longer looks like one.
+    for c in text.chars().filter(|c| !c.is_control()).chain(std::iter::once('\0')) {
         let goes_on =
             c.is_ascii_digit() || matches!(c, ' ' | '-') && run.ends_with(|p: char| p.is_ascii_digit());
         if goes_on {
@@ -46,8 +46,8 @@ pub fn words(text: &str, most: usize) -> Option<String> {
             out.push(c);
         }
     }
-    let out = out.trim();
-    if out.is_empty() { None } else { Some(out.to_owned()) }
+    let out: String = out.trim().chars().take(most).collect();
+    if out.is_empty() { None } else { Some(out) }
 }
 
 #[cfg(test)]
@@ -77,5 +77,7 @@ mod tests {
         assert_eq!(words("code 51, order 123456789012", 500).as_deref(), Some("code 51, order 123456789012"));
         assert_eq!(words(&"x".repeat(10_000), 64).map(|w| w.len()), Some(64));
         assert_eq!(words("\0\u{7}", 64), None);
+        let cut = words(&format!("{} 4242424242424242", "x".repeat(50)), 60).unwrap();
+        assert!(!cut.contains("4242"), "{cut}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use tallystick_gateway::{Answer, Gateway, NotSentCause, Operation, Outcome, Submit};
+use tallystick_gateway::{Answer, Gateway, NotSentCause, Operation, Outcome, Submit, text};
 use tallystick_runner::clock;
 
 use super::claim::Work;
@@ -14,6 +14,9 @@ use crate::history::repo::NewAttempt;
 use crate::payment::Capture;
 use crate::payment::state::PaymentFact;
 use crate::settings::LEASE_MARGIN;
+
+/// Characters of a detail that are kept.
+const MAX_DETAIL: usize = 200;
 
 /// How a call is shown in the list of attempts.
 struct Shown {
@@ -128,6 +131,6 @@ async fn ask(gateway: &dyn Gateway, work: &Work, deadline: std::time::Duration) 
 
 fn shown(news: News, outcome: &'static str, detail: Option<String>) -> (News, Shown) {
     // An answer that could not be read may be long; a few words are enough for people.
-    let detail = detail.map(|d| d.chars().filter(|c| !c.is_control()).take(200).collect());
+    let detail = detail.and_then(|d| text::words(&d, MAX_DETAIL));
     (news, Shown { outcome, detail })
 }
