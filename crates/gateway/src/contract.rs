@@ -16,6 +16,11 @@ pub enum Operation {
         /// `true`: authorize and capture in one; `false`: authorize only.
         capture: bool,
     },
+    /// Send money out through a bank.
+    Payout {
+        /// The bank's token for the payee's account. Never a card number.
+        destination: String,
+    },
 }
 
 /// One submit. The key was committed to the database before this value existed.
@@ -36,6 +41,10 @@ pub enum Stage {
     Authorized,
     /// Taken.
     Captured,
+    /// Paid out.
+    Paid,
+    /// Paid out, and the bank sent it back.
+    Returned,
 }
 
 /// The gateway says that it did the thing. Amount and currency are what *it* names; the caller compares them.

@@ -18,17 +18,19 @@ use uuid::Uuid;
 
 use crate::bookkeeping::{self, BookError, OpenAccount, PostJournal};
 use crate::breaks::{self, Break};
+use crate::create::{self, CreateError};
 use crate::dispatch;
 use crate::dispatch::Walk;
 use crate::gauges::{self, Gauges};
 use crate::history::repo as history;
-use crate::ids::{BreakId, PaymentId, TenantId};
+use crate::ids::{BreakId, PaymentId, PayoutId, TenantId};
 use crate::inbound::{self, InboundError};
 use crate::loops;
-use crate::payment::create;
 use crate::payment::repo as payments;
 use crate::payment::wait::{self, Waiters};
-use crate::payment::{Attempt, CreateError, CreatePayment, HistoryRow, Payment, PaymentFilter};
+use crate::payment::{self, Attempt, CreatePayment, HistoryRow, Payment, PaymentFilter};
+use crate::payout::repo as payouts;
+use crate::payout::{self, CreatePayout, Payout, PayoutFilter};
 use crate::settings::{Settings, SettingsError};
 use crate::tenants::{self, Believed, Caller};
 
@@ -61,14 +63,16 @@ pub(crate) struct Inner {
     pub walk: Walk,
     pub inbound_sizes: inbound::Sizes,
     pub wake_dispatch: Arc<Notify>,
-    pub creates: mpsc::Sender<create::Job>,
+    pub payment_writer: mpsc::Sender<create::Job<Payment>>,
+    pub payout_writer: mpsc::Sender<create::Job<Payout>>,
     pub inbound: mpsc::Sender<inbound::Job>,
     inboxes: Mutex<Option<Inboxes>>,
     failure: watch::Sender<Option<String>>,
 }
 
 struct Inboxes {
-    creates: mpsc::Receiver<create::Job>,
+    payments: mpsc::Receiver<create::Job<Payment>>,
+    payouts: mpsc::Receiver<create::Job<Payout>>,
     inbound: mpsc::Receiver<inbound::Job>,
 }
 
@@ -106,7 +110,8 @@ impl Engine {
                 settings.default_gateway
             )));
         }
-        let (creates, creates_inbox) = mpsc::channel(settings.max_queued);
+        let (payment_writer, payments) = mpsc::channel(settings.max_queued);
+        let (payout_writer, payouts) = mpsc::channel(settings.max_queued);
         let (inbound, inbound_inbox) = mpsc::channel(settings.max_queued);
         let inner = Inner {
             db,
@@ -118,9 +123,10 @@ impl Engine {
             walk: Walk::default(),
             inbound_sizes: inbound::Sizes::default(),
             wake_dispatch: Arc::new(Notify::new()),
-            creates,
+            payment_writer,
+            payout_writer,
             inbound,
-            inboxes: Mutex::new(Some(Inboxes { creates: creates_inbox, inbound: inbound_inbox })),
+            inboxes: Mutex::new(Some(Inboxes { payments, payouts, inbound: inbound_inbox })),
             failure: watch::Sender::new(None),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -153,7 +159,8 @@ impl Engine {
     /// A second call does nothing.
     pub fn spawn_api(&self, shutdown: &Shutdown) {
         let Some(inboxes) = self.inner.inboxes.lock().expect("no panic while held").take() else { return };
-        create::spawn(&self.inner, inboxes.creates, shutdown);
+        create::spawn(&self.inner, inboxes.payments, shutdown);
+        create::spawn(&self.inner, inboxes.payouts, shutdown);
         inbound::spawn(&self.inner, inboxes.inbound, shutdown);
         wait::spawn(&self.inner, shutdown);
     }
@@ -185,7 +192,7 @@ impl Engine {
         key: &str,
         request: CreatePayment,
     ) -> Result<Answer, CreateError> {
-        create::create(&self.inner, tenant, key, request).await
+        payment::create::create(&self.inner, tenant, key, request).await
     }
 
     /// One payment of a tenant.
@@ -227,42 +234,80 @@ impl Engine {
         Ok(row.map(payments::PaymentRow::into_view))
     }
 
-    /// The moves of a payment's status. The caller has checked whose it is.
-    ///
-    /// # Errors
-    /// Of the database.
-    pub async fn history(&self, id: PaymentId) -> Result<Vec<HistoryRow>, DbError> {
-        history::of(&mut *self.inner.db.conn().await?, id.0).await
-    }
+    // --- payouts -------------------------------------------------------------------------------------------------
 
-    /// The calls to the gateway about a payment. The caller has checked whose it is.
+    /// Creates a payout, or answers as before when the key or the reference is known.
     ///
     /// # Errors
-    /// Of the database.
-    pub async fn attempts(&self, id: PaymentId) -> Result<Vec<Attempt>, DbError> {
-        history::attempts_of(&mut *self.inner.db.conn().await?, id.0).await
-    }
-
-    /// The journals of a payment.
-    ///
-    /// # Errors
-    /// Of the database.
-    pub async fn payment_journals(
+    /// [`CreateError`].
+    pub async fn create_payout(
         &self,
         tenant: TenantId,
-        id: PaymentId,
-    ) -> Result<Vec<ledger::Journal>, LedgerError> {
-        let mut conn = self.inner.db.conn().await.map_err(LedgerError::from)?;
-        ledger::journals_of(&mut conn, tenant.0, &[id.0]).await
+        key: &str,
+        request: CreatePayout,
+    ) -> Result<Answer, CreateError> {
+        payout::create::create(&self.inner, tenant, key, request).await
     }
 
-    /// The retained events of a payment, by sequence, as they are published.
+    /// One payout of a tenant.
     ///
     /// # Errors
     /// Of the database.
-    pub async fn payment_events(&self, tenant: TenantId, id: PaymentId) -> Result<Vec<Value>, OutboxError> {
+    pub async fn payout(&self, tenant: TenantId, id: PayoutId) -> Result<Option<Payout>, DbError> {
+        let row = payouts::get(&mut *self.inner.db.conn().await?, tenant.0, id.0).await?;
+        Ok(row.map(payouts::PayoutRow::into_view))
+    }
+
+    /// A page of a tenant's payouts, newest first, those before `before`.
+    ///
+    /// # Errors
+    /// Of the database.
+    pub async fn payouts(
+        &self,
+        tenant: TenantId,
+        filter: &PayoutFilter,
+        before: Option<PayoutId>,
+        limit: i64,
+    ) -> Result<Vec<Payout>, DbError> {
+        let mut conn = self.inner.db.conn().await?;
+        let rows = payouts::list(&mut conn, tenant.0, filter, before.map(|id| id.0), limit).await?;
+        Ok(rows.into_iter().map(payouts::PayoutRow::into_view).collect())
+    }
+
+    // --- what belongs to an object -------------------------------------------------------------------------------
+
+    /// The moves of an object's status, of a payment or a payout. The caller has checked whose it is.
+    ///
+    /// # Errors
+    /// Of the database.
+    pub async fn history(&self, id: Uuid) -> Result<Vec<HistoryRow>, DbError> {
+        history::of(&mut *self.inner.db.conn().await?, id).await
+    }
+
+    /// The calls to the gateway about an object. The caller has checked whose it is.
+    ///
+    /// # Errors
+    /// Of the database.
+    pub async fn attempts(&self, id: Uuid) -> Result<Vec<Attempt>, DbError> {
+        history::attempts_of(&mut *self.inner.db.conn().await?, id).await
+    }
+
+    /// The journals that an object caused.
+    ///
+    /// # Errors
+    /// Of the database.
+    pub async fn journals_of(&self, tenant: TenantId, id: Uuid) -> Result<Vec<ledger::Journal>, LedgerError> {
+        let mut conn = self.inner.db.conn().await.map_err(LedgerError::from)?;
+        ledger::journals_of(&mut conn, tenant.0, &[id]).await
+    }
+
+    /// The retained events of an object, by sequence, as they are published.
+    ///
+    /// # Errors
+    /// Of the database.
+    pub async fn events_of(&self, tenant: TenantId, id: Uuid) -> Result<Vec<Value>, OutboxError> {
         let mut conn = self.inner.db.conn().await.map_err(OutboxError::from)?;
-        let events = outbox::events_of(&mut conn, tenant.0, &[id.0]).await?;
+        let events = outbox::events_of(&mut conn, tenant.0, &[id]).await?;
         // We wrote these bytes ourselves, as JSON.
         Ok(events.iter().filter_map(|e| serde_json::from_slice(&e.payload).ok()).collect())
     }

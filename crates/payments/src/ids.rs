@@ -37,6 +37,10 @@ id!(
     PaymentId
 );
 id!(
+    /// A payout: money out. Also its gateway key.
+    PayoutId
+);
+id!(
     /// A tenant; every business row carries one.
     TenantId
 );

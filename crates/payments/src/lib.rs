@@ -8,6 +8,7 @@
 mod batch;
 pub mod bookkeeping;
 pub mod breaks;
+mod create;
 mod dispatch;
 pub mod docs;
 pub mod engine;
@@ -21,14 +22,18 @@ mod inbound;
 mod journals;
 mod loops;
 pub mod migrate;
+mod operation;
 pub mod payment;
+pub mod payout;
 pub mod settings;
 pub mod tenants;
 pub mod verify;
 mod writer;
 
+pub use create::CreateError;
 pub use engine::{Answer, Engine};
 pub use inbound::InboundError;
+pub use operation::OperationKind;
 pub use settings::{Settings, SettingsError};
 
 /// Migrations of SQL schema `payments`; the last to run.

@@ -58,6 +58,13 @@ pub(super) fn build(account: &Account) -> Result<Arc<dyn Gateway>, AdapterError>
 }
 
 #[derive(Serialize)]
+struct PayoutBody<'a> {
+    amount_minor: i64,
+    currency: &'a str,
+    destination: &'a str,
+}
+
+#[derive(Serialize)]
 struct ChargeBody<'a> {
     amount_minor: i64,
     currency: &'a str,
@@ -130,8 +137,10 @@ fn read_object(key: &str, body: &[u8]) -> Said {
     let stage = match object.status.as_str() {
         "captured" => Stage::Captured,
         "authorized" => Stage::Authorized,
+        "paid" => Stage::Paid,
+        "returned" => Stage::Returned,
         "pending" | "accepted" => return Said::Pending(object.reference),
-        "declined" => {
+        "declined" | "rejected" => {
             let decline =
                 object.decline.unwrap_or(DeclineBody { code: String::new(), message: String::new() });
             return Said::Declined(decline_of(&decline.code, &decline.message));
@@ -211,6 +220,11 @@ impl Gateway for Sandbox {
                     capture: *capture,
                 })
             }
+            Operation::Payout { destination } => self.client.post(self.url(&["payouts"])).json(&PayoutBody {
+                amount_minor: submit.amount.minor,
+                currency: submit.amount.currency.code(),
+                destination,
+            }),
         };
         let request = self.authorized(request).header("Idempotency-Key", &submit.key);
         match http::exchange(request, deadline).await {
@@ -263,13 +277,16 @@ impl Gateway for Sandbox {
             }
             _ => Err(WebhookError::Malformed("amount_minor and currency are missing".into())),
         };
+        let refused = |message| {
+            ReportKind::Declined(decline_of(event.code.as_deref().unwrap_or(&event.r#type), message))
+        };
         let kind = match event.r#type.as_str() {
             "captured" => approved(Stage::Captured)?,
             "authorized" => approved(Stage::Authorized)?,
-            "declined" => ReportKind::Declined(decline_of(
-                event.code.as_deref().unwrap_or_default(),
-                "the gateway declined the charge",
-            )),
+            "settled" => approved(Stage::Paid)?,
+            "returned" => approved(Stage::Returned)?,
+            "declined" => refused("the gateway declined the charge"),
+            "rejected" => refused("the bank rejected the payout"),
             "pending" => ReportKind::Pending,
             other => ReportKind::Other(other.to_owned()),
         };

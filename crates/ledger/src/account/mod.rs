@@ -184,20 +184,47 @@ impl From<&Account> for AccountRef {
 /// Handles of system accounts by tenant, key and currency.
 pub type SystemAccounts = HashMap<(Uuid, String, Currency), AccountRef>;
 
-/// Handles of system accounts that are committed for good; one per process, cheap to clone.
+/// What never changes about an account that a person opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownAccount {
+    /// The handle for entries, with tenant and currency.
+    pub account: AccountRef,
+    /// Decides the natural side.
+    pub kind: AccountKind,
+}
+
+/// Handles of accounts that are committed for good; one per process, cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct AccountCache(Arc<RwLock<SystemAccounts>>);
+pub struct AccountCache(Arc<RwLock<Held>>);
+
+#[derive(Debug, Default)]
+struct Held {
+    system: SystemAccounts,
+    known: HashMap<Uuid, KnownAccount>,
+}
 
 impl AccountCache {
     fn get(&self, keys: &HashSet<(Uuid, String, Currency)>) -> SystemAccounts {
         let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        keys.iter().filter_map(|key| held.get(key).map(|handle| (key.clone(), *handle))).collect()
+        keys.iter().filter_map(|key| held.system.get(key).map(|handle| (key.clone(), *handle))).collect()
     }
 
     fn put(&self, found: SystemAccounts) {
         let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if held.len().saturating_add(found.len()) <= MAX_CACHED {
-            held.extend(found);
+        if held.system.len().saturating_add(found.len()) <= MAX_CACHED {
+            held.system.extend(found);
+        }
+    }
+
+    fn known(&self, ids: &HashSet<Uuid>) -> HashMap<Uuid, KnownAccount> {
+        let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        ids.iter().filter_map(|id| held.known.get(id).map(|known| (*id, *known))).collect()
+    }
+
+    fn put_known(&self, found: HashMap<Uuid, KnownAccount>) {
+        let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if held.known.len().saturating_add(found.len()) <= MAX_CACHED {
+            held.known.extend(found);
         }
     }
 }
@@ -256,6 +283,28 @@ async fn find(
     cache.put(found.iter().filter(|row| row.decided).map(|row| (row.key.clone(), row.handle)).collect());
     handles.extend(found.into_iter().map(|row| (row.key, row.handle)));
     Ok(())
+}
+
+/// What never changes about these accounts, of whatever tenant; ids that name none are left out.
+///
+/// # Errors
+/// [`LedgerError::Db`].
+pub async fn known_accounts_in_tx(
+    conn: &mut PgConnection,
+    cache: &AccountCache,
+    ids: &[Uuid],
+) -> Result<HashMap<Uuid, KnownAccount>, LedgerError> {
+    let ids: HashSet<Uuid> = ids.iter().copied().collect();
+    let mut known = cache.known(&ids);
+    let missing: Vec<Uuid> = ids.into_iter().filter(|id| !known.contains_key(id)).collect();
+    if !missing.is_empty() {
+        let found = repo::known(conn, &missing).await?;
+        cache.put_known(
+            found.iter().filter(|row| row.decided).map(|row| (row.account_id, row.known)).collect(),
+        );
+        known.extend(found.into_iter().map(|row| (row.account_id, row.known)));
+    }
+    Ok(known)
 }
 
 /// The tenant's accounts among `ids`; others are left out.

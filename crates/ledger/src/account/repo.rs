@@ -6,7 +6,9 @@ use sqlx::PgConnection;
 use tallystick_money::Currency;
 use uuid::Uuid;
 
-use super::{Account, AccountKind, AccountRef, NewAccount, SystemAccount, currency_from_column};
+use super::{
+    Account, AccountKind, AccountRef, KnownAccount, NewAccount, SystemAccount, currency_from_column,
+};
 use crate::error::LedgerError;
 
 struct Row {
@@ -77,6 +79,34 @@ pub(super) async fn by_uuid(
     .fetch_all(conn)
     .await?;
     rows.into_iter().map(Account::try_from).collect()
+}
+
+/// An account that stands, as far as it never changes.
+pub(super) struct KnownRow {
+    pub account_id: Uuid,
+    pub known: KnownAccount,
+    /// Committed for good; never true of a row that this transaction made.
+    pub decided: bool,
+}
+
+pub(super) async fn known(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<KnownRow>, LedgerError> {
+    let rows = sqlx::query!(
+        r#"-- ledger.account_known
+        SELECT id, account_id, tenant_id, kind, currency, mark < runner.horizon() AS "decided!"
+          FROM ledger.account
+         WHERE account_id = ANY($1)"#,
+        ids,
+    )
+    .fetch_all(conn)
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            let currency = currency_from_column(&row.currency)?;
+            let account = AccountRef { id: row.id, tenant_id: row.tenant_id, currency };
+            let known = KnownAccount { account, kind: AccountKind::from_column(&row.kind)? };
+            Ok(KnownRow { account_id: row.account_id, known, decided: row.decided })
+        })
+        .collect()
 }
 
 pub(super) async fn page(

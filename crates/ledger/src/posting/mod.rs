@@ -239,6 +239,17 @@ async fn post_batch(
     Ok(())
 }
 
+/// Those of these journals that stand, by id.
+///
+/// # Errors
+/// [`LedgerError::Db`].
+pub async fn standing_in_tx(conn: &mut PgConnection, ids: &[Uuid]) -> Result<HashSet<Uuid>, LedgerError> {
+    if ids.is_empty() {
+        return Ok(HashSet::new());
+    }
+    repo::standing_ids(conn, ids).await
+}
+
 /// Says statuses of journals, with the evidence for each (not empty).
 ///
 /// A status that stands already is no change.

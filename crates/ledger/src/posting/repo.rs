@@ -159,6 +159,21 @@ pub(super) async fn standing(
         .collect())
 }
 
+pub(super) async fn standing_ids(
+    conn: &mut PgConnection,
+    ids: &[Uuid],
+) -> Result<HashSet<Uuid>, LedgerError> {
+    Ok(sqlx::query_scalar!(
+        "-- ledger.journal_standing_ids
+        SELECT journal_id FROM ledger.journal WHERE journal_id = ANY($1)",
+        ids,
+    )
+    .fetch_all(conn)
+    .await?
+    .into_iter()
+    .collect())
+}
+
 pub(super) async fn set_status(
     conn: &mut PgConnection,
     changes: &[(Uuid, JournalStatus, &str)],

@@ -5,7 +5,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::ids::{BreakId, PaymentId};
+use crate::ids::{BreakId, PaymentId, PayoutId};
+use crate::operation::OperationId;
 
 pub(crate) mod repo;
 
@@ -14,14 +15,14 @@ pub(crate) mod repo;
 pub struct Break {
     /// Its id.
     pub break_id: BreakId,
-    /// What differs: `wrong_amount`, `currency_mismatch`, `late_capture`.
+    /// What differs: `wrong_amount`, `currency_mismatch`, `late_capture`, `late_payout`.
     pub kind: String,
     /// `open` or `resolved`.
     pub status: String,
     /// The payment, if it is about one.
     pub payment_id: Option<PaymentId>,
     /// The payout, if it is about one.
-    pub payout_id: Option<Uuid>,
+    pub payout_id: Option<PayoutId>,
     /// The refund, if it is about one.
     pub refund_id: Option<Uuid>,
     /// The gateway's id.
@@ -52,7 +53,7 @@ pub(crate) struct NewBreak {
     pub break_id: Uuid,
     pub tenant_id: Uuid,
     pub kind: &'static str,
-    pub payment_id: Uuid,
+    pub operation: OperationId,
     pub gateway: String,
     pub gateway_reference: Option<String>,
     pub currency: String,

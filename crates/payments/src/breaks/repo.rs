@@ -6,23 +6,28 @@ use tallystick_runner::DbError;
 use uuid::Uuid;
 
 use super::{Break, NewBreak};
-use crate::ids::{BreakId, PaymentId};
+use crate::ids::{BreakId, PaymentId, PayoutId};
+use crate::operation::OperationKind;
 
-/// Opens breaks. The payment's row lock is held, and its `attention` says that there was none before.
+/// Opens breaks. The operation's row lock is held, and its `attention` says that there was none before.
 pub(crate) async fn open(conn: &mut PgConnection, breaks: &[NewBreak]) -> Result<(), DbError> {
     if breaks.is_empty() {
         return Ok(());
     }
+    let of = |kind| -> Vec<Option<Uuid>> {
+        breaks.iter().map(|b| (b.operation.kind == kind).then_some(b.operation.id)).collect()
+    };
     let done = sqlx::query!(
         "-- break.open
-        INSERT INTO payments.break (break_id, tenant_id, kind, payment_id, gateway, gateway_reference, currency,
+        INSERT INTO payments.break (break_id, tenant_id, kind, payment_id, payout_id, gateway, gateway_reference, currency,
                                     expected_minor, actual_minor, actual_currency, proposal, created_at)
-        SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::text[], $6::text[], $7::text[],
-                             $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::timestamptz[])",
+        SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::text[], $7::text[], $8::text[],
+                             $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::timestamptz[])",
         &breaks.iter().map(|b| b.break_id).collect::<Vec<_>>(),
         &breaks.iter().map(|b| b.tenant_id).collect::<Vec<_>>(),
         &breaks.iter().map(|b| b.kind.to_owned()).collect::<Vec<_>>(),
-        &breaks.iter().map(|b| b.payment_id).collect::<Vec<_>>(),
+        &of(OperationKind::Charge) as &[Option<Uuid>],
+        &of(OperationKind::Payout) as &[Option<Uuid>],
         &breaks.iter().map(|b| b.gateway.clone()).collect::<Vec<_>>(),
         &breaks.iter().map(|b| b.gateway_reference.clone()).collect::<Vec<_>>() as &[Option<String>],
         &breaks.iter().map(|b| b.currency.clone()).collect::<Vec<_>>(),
@@ -47,7 +52,7 @@ pub(crate) async fn list(
 ) -> Result<Vec<Break>, DbError> {
     let rows = sqlx::query!(
         r#"-- break.list
-        SELECT break_id, kind, status, payment_id, gateway_reference, currency, expected_minor, actual_minor, proposal,
+        SELECT break_id, kind, status, payment_id, payout_id, gateway_reference, currency, expected_minor, actual_minor, proposal,
                floor(extract(epoch FROM now() - created_at) / 86400)::bigint AS "age_days!", created_at, resolved_at
           FROM payments.break
          WHERE tenant_id = $1 AND break_id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
@@ -67,7 +72,7 @@ pub(crate) async fn list(
             kind: r.kind,
             status: r.status,
             payment_id: r.payment_id.map(PaymentId),
-            payout_id: None,
+            payout_id: r.payout_id.map(PayoutId),
             refund_id: None,
             gateway_reference: r.gateway_reference,
             currency: r.currency,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use tallystick_gateway::{Answer, Gateway, NotSentCause, Operation, Outcome, Submit, text};
+use tallystick_gateway::{Answer, Gateway, NotSentCause, Outcome, text};
 use tallystick_runner::clock;
 
 use super::claim::Work;
@@ -11,8 +11,7 @@ use super::record::Item;
 use crate::engine::Inner;
 use crate::history::Evidence;
 use crate::history::repo::NewAttempt;
-use crate::payment::Capture;
-use crate::payment::state::PaymentFact;
+use crate::operation::Fact;
 use crate::settings::LEASE_MARGIN;
 
 /// Characters of a detail that are kept.
@@ -27,11 +26,11 @@ struct Shown {
 /// Does what the claim was told to do. `None`: the process was held up so long after its claim that the call could
 /// outlive the lease; nothing is sent and nothing recorded, and the next claim asks.
 pub(super) async fn call(inner: &Inner, work: &Work) -> Option<Item> {
-    let id = work.payment.payment_id;
-    let Some(gateway) = inner.gateways.get(&work.payment.gateway) else {
+    let (named, name) = (work.operation.named(), work.operation.gateway());
+    let Some(gateway) = inner.gateways.get(name) else {
         tracing::error!(
-            payment.id = %id, gateway.name = work.payment.gateway,
-            "no gateway account of this name is configured: add it to the settings, the payment waits"
+            operation.kind = named.kind.object(), operation.id = %named.id, gateway.name = name,
+            "no gateway account of this name is configured: add it to the settings, the operation waits"
         );
         return Some(Item::held(work, News::NotSent { retry_after: None }, Evidence::Reply, None));
     };
@@ -39,7 +38,7 @@ pub(super) async fn call(inner: &Inner, work: &Work) -> Option<Item> {
     let latest_start = inner.settings.lease.saturating_sub(deadline + LEASE_MARGIN);
     if work.claimed_at.elapsed() >= latest_start {
         metrics::counter!("tallystick_calls_dropped_total").increment(1);
-        tracing::warn!(payment.id = %id, "held up after the claim: the call is dropped and the gateway will be asked");
+        tracing::warn!(operation.id = %named.id, "held up after the claim: the call is dropped and the gateway will be asked");
         return None;
     }
     let (at, begun) = (clock::now(), Instant::now());
@@ -55,14 +54,14 @@ pub(super) async fn call(inner: &Inner, work: &Work) -> Option<Item> {
         }
     };
     let took = begun.elapsed();
-    metrics::histogram!("tallystick_gateway_call_seconds", "gateway" => work.payment.gateway.clone(), "action" => action, "outcome" => shown.outcome)
+    metrics::histogram!("tallystick_gateway_call_seconds", "gateway" => name.to_owned(), "action" => action, "outcome" => shown.outcome)
         .record(took);
     tracing::debug!(
-        payment.id = %id, gateway.name = work.payment.gateway, action, outcome = shown.outcome,
+        operation.kind = named.kind.object(), operation.id = %named.id, gateway.name = name, action, outcome = shown.outcome,
         duration_ms = took.as_millis(), "gateway call"
     );
     let attempt = NewAttempt {
-        operation: id,
+        operation: named.id,
         fence: work.fence,
         action,
         at,
@@ -74,31 +73,24 @@ pub(super) async fn call(inner: &Inner, work: &Work) -> Option<Item> {
 }
 
 async fn submit(gateway: &dyn Gateway, work: &Work, deadline: std::time::Duration) -> (News, Shown) {
-    let request = Submit {
-        key: work.payment.payment_id.to_string(),
-        amount: work.payment.money(),
-        operation: Operation::Charge {
-            payment_method: work.payment.payment_method.clone(),
-            capture: work.payment.capture() == Capture::Automatic,
-        },
-    };
+    let request = work.operation.submit();
     let sent = gateway.submit(&request, deadline);
     #[cfg(feature = "failpoints")]
     let sent = tallystick_runner::failpoint::during("after_send", sent);
     match sent.await {
-        Outcome::Approved(approval) => shown(News::Fact(PaymentFact::Approved(approval)), "approved", None),
+        Outcome::Approved(approval) => shown(News::Fact(Fact::Approved(approval)), "approved", None),
         Outcome::Declined(decline) => match trusted_decline(work.lost_before, gateway.capability().replay) {
             Ok(()) => {
                 let detail = Some(decline.code.clone());
-                shown(News::Fact(PaymentFact::Declined(decline)), "declined", detail)
+                shown(News::Fact(Fact::Declined(decline)), "declined", detail)
             }
             Err(cause) => {
                 let detail = Some(cause.name().to_owned());
-                shown(News::Fact(PaymentFact::ReplyLost(cause)), "lost", detail)
+                shown(News::Fact(Fact::ReplyLost(cause)), "lost", detail)
             }
         },
         Outcome::Accepted { reference } => {
-            shown(News::Fact(PaymentFact::Acknowledged { reference }), "accepted", None)
+            shown(News::Fact(Fact::Acknowledged { reference }), "accepted", None)
         }
         Outcome::NotSent(cause) => {
             let (retry_after, detail) = match cause {
@@ -109,20 +101,20 @@ async fn submit(gateway: &dyn Gateway, work: &Work, deadline: std::time::Duratio
         }
         Outcome::Lost(cause) => {
             let detail = Some(format!("{cause:?}"));
-            shown(News::Fact(PaymentFact::ReplyLost(cause)), "lost", detail)
+            shown(News::Fact(Fact::ReplyLost(cause)), "lost", detail)
         }
     }
 }
 
 async fn ask(gateway: &dyn Gateway, work: &Work, deadline: std::time::Duration) -> (News, Shown) {
-    match gateway.query(&work.payment.payment_id.to_string(), deadline).await {
-        Answer::Approved(approval) => shown(News::Fact(PaymentFact::Approved(approval)), "approved", None),
+    match gateway.query(&work.operation.key(), deadline).await {
+        Answer::Approved(approval) => shown(News::Fact(Fact::Approved(approval)), "approved", None),
         Answer::Declined(decline) => {
             let detail = Some(decline.code.clone());
-            shown(News::Fact(PaymentFact::Declined(decline)), "declined", detail)
+            shown(News::Fact(Fact::Declined(decline)), "declined", detail)
         }
         Answer::Pending { reference } => {
-            shown(News::Fact(PaymentFact::Acknowledged { reference }), "accepted", None)
+            shown(News::Fact(Fact::Acknowledged { reference }), "accepted", None)
         }
         Answer::NotFound => shown(News::NotFound, "not_found", None),
         Answer::Unanswered(reason) => shown(News::Unanswered, "unanswered", Some(reason)),

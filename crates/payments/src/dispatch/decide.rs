@@ -5,7 +5,7 @@ use std::time::Duration;
 use tallystick_gateway::{Capability, LostCause, Replay};
 use tallystick_runner::backoff::Backoff;
 
-use crate::payment::state::{PaymentFact, PaymentStatus};
+use crate::operation::{Fact, Progress};
 use crate::settings::Settings;
 
 /// What a claimed operation is told to do.
@@ -20,7 +20,7 @@ pub(crate) enum Act {
 /// What the claim found, as far as it decides.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
-    pub status: PaymentStatus,
+    pub progress: Progress,
     /// The gateway gave us its id: it knows the operation.
     pub has_reference: bool,
     /// The client asked to cancel.
@@ -40,10 +40,10 @@ pub(crate) fn act(standing: &Standing, capability: &Capability, margin: Duration
     if standing.has_reference || standing.cancel_requested || !retained {
         return Act::Ask;
     }
-    let may_send = match standing.status {
+    let may_send = match standing.progress {
         // Every earlier claim ended without a byte sent, or there was none.
-        PaymentStatus::Pending => !standing.unrecorded,
-        PaymentStatus::Unknown if !standing.unrecorded => {
+        Progress::Unsent => !standing.unrecorded,
+        Progress::Unknown if !standing.unrecorded => {
             match (capability.replay, capability.query_by_key) {
                 (Replay::ReExecutes, _) => false,
                 (_, true) => standing.cleared,
@@ -51,12 +51,8 @@ pub(crate) fn act(standing: &Standing, capability: &Capability, margin: Duration
                 (_, false) => true,
             }
         }
-        PaymentStatus::Unknown => capability.replay != Replay::ReExecutes && !capability.query_by_key,
-        PaymentStatus::Processing
-        | PaymentStatus::Authorized
-        | PaymentStatus::Succeeded
-        | PaymentStatus::Failed
-        | PaymentStatus::Canceled => false,
+        Progress::Unknown => capability.replay != Replay::ReExecutes && !capability.query_by_key,
+        Progress::Acknowledged | Progress::Over => false,
     };
     if may_send { Act::Submit } else { Act::Ask }
 }
@@ -64,14 +60,10 @@ pub(crate) fn act(standing: &Standing, capability: &Capability, margin: Duration
 /// Nothing will be sent for this operation any more, and only an answer of the gateway or a person ends it.
 pub(crate) fn is_stranded(standing: &Standing, capability: &Capability, margin: Duration) -> bool {
     let forgotten = standing.age >= capability.key_retention.saturating_sub(margin);
-    match standing.status {
-        PaymentStatus::Pending => forgotten,
-        PaymentStatus::Unknown => forgotten || capability.replay == Replay::ReExecutes,
-        PaymentStatus::Processing
-        | PaymentStatus::Authorized
-        | PaymentStatus::Succeeded
-        | PaymentStatus::Failed
-        | PaymentStatus::Canceled => false,
+    match standing.progress {
+        Progress::Unsent => forgotten,
+        Progress::Unknown => forgotten || capability.replay == Replay::ReExecutes,
+        Progress::Acknowledged | Progress::Over => false,
     }
 }
 
@@ -79,7 +71,7 @@ pub(crate) fn is_stranded(standing: &Standing, capability: &Capability, margin: 
 #[derive(Clone, Debug)]
 pub(crate) enum News {
     /// Something was learnt about the operation.
-    Fact(PaymentFact),
+    Fact(Fact),
     /// Certainly nothing was sent.
     NotSent { retry_after: Option<Duration> },
     /// The gateway does not know the key now.
@@ -94,7 +86,7 @@ impl News {
     /// Weak news counts only from the holder of the lease: somebody else may know better by now.
     pub(crate) fn is_weak(&self) -> bool {
         match self {
-            Self::Fact(fact) => matches!(fact, PaymentFact::ReplyLost(_)),
+            Self::Fact(fact) => matches!(fact, Fact::ReplyLost(_)),
             Self::NotSent { .. } | Self::NotFound | Self::Unanswered | Self::HandedBack => true,
         }
     }
@@ -117,16 +109,16 @@ pub(crate) enum Next {
 
 const NOT_SENT: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(15));
 
-/// What comes after `news`, for an operation that stands at `status` now and had `tries` results without progress.
+/// What comes after `news`, for an operation that is at `progress` now and had `tries` results without progress.
 pub(crate) fn next(
     news: &News,
-    status: PaymentStatus,
+    progress: Progress,
     awaits_person: bool,
     cleared: bool,
     tries: i32,
     settings: &Settings,
 ) -> Next {
-    if !status.needs_work() {
+    if progress == Progress::Over {
         return Next::Done;
     }
     let tries = tries.saturating_add(1);
@@ -143,16 +135,16 @@ pub(crate) fn next(
             Next::After { wait: retry_after.unwrap_or_default().max(wait), cleared, tries }
         }
         // The next claim sends at once; a gateway that keeps losing submits is met by the back-off after those.
-        News::NotFound if status == PaymentStatus::Unknown && !cleared => {
+        News::NotFound if progress == Progress::Unknown && !cleared => {
             Next::After { wait: Duration::ZERO, cleared: true, tries }
         }
         News::NotFound => Next::After { wait: sweep.spread(n), cleared, tries },
         News::Unanswered => Next::After { wait: sweep.spread(n), cleared: false, tries },
-        News::Fact(PaymentFact::Acknowledged { .. }) => {
+        News::Fact(Fact::Acknowledged { .. }) => {
             let check = Backoff::new(settings.status_check_after, settings.status_check_after * 4);
             Next::After { wait: check.spread(n), cleared: false, tries }
         }
-        News::Fact(PaymentFact::ReplyLost(_) | PaymentFact::Approved(_) | PaymentFact::Declined(_)) => {
+        News::Fact(Fact::ReplyLost(_) | Fact::Approved(_) | Fact::Declined(_) | Fact::InsufficientFunds) => {
             Next::After { wait: sweep.spread(n), cleared: false, tries }
         }
     }
@@ -175,9 +167,9 @@ mod tests {
         Capability { key_retention: DAY, replay, query_by_key, definite_declines: "" }
     }
 
-    fn standing(status: PaymentStatus) -> Standing {
+    fn standing(progress: Progress) -> Standing {
         Standing {
-            status,
+            progress,
             has_reference: false,
             cancel_requested: false,
             unrecorded: false,
@@ -192,20 +184,24 @@ mod tests {
 
     #[test]
     fn a_byte_is_sent_first_or_after_the_gateway_said_that_it_does_not_know_the_key() {
-        use PaymentStatus::{Authorized, Canceled, Failed, Pending, Processing, Succeeded, Unknown};
+        use Progress::{Acknowledged, Over, Unknown, Unsent};
         let same = Replay::SameResult;
-        assert_eq!(decide(&standing(Pending), same), Act::Submit);
+        assert_eq!(decide(&standing(Unsent), same), Act::Submit);
         assert_eq!(decide(&standing(Unknown), same), Act::Ask);
         assert_eq!(decide(&Standing { cleared: true, ..standing(Unknown) }, same), Act::Submit);
-        for status in [Processing, Authorized, Succeeded, Failed, Canceled] {
-            assert_eq!(decide(&Standing { cleared: true, ..standing(status) }, same), Act::Ask, "{status:?}");
+        for progress in [Acknowledged, Over] {
+            assert_eq!(
+                decide(&Standing { cleared: true, ..standing(progress) }, same),
+                Act::Ask,
+                "{progress:?}"
+            );
         }
     }
 
     #[test]
     fn nothing_is_sent_after_a_vanished_worker_a_reference_a_cancel_or_the_key_retention() {
-        let cleared = Standing { cleared: true, ..standing(PaymentStatus::Unknown) };
-        let fresh = standing(PaymentStatus::Pending);
+        let cleared = Standing { cleared: true, ..standing(Progress::Unknown) };
+        let fresh = standing(Progress::Unsent);
         for base in [cleared, fresh] {
             let spoiled = [
                 Standing { unrecorded: true, ..base.clone() },
@@ -224,9 +220,9 @@ mod tests {
 
     #[test]
     fn a_gateway_that_runs_a_key_twice_is_sent_it_once() {
-        let cleared = Standing { cleared: true, ..standing(PaymentStatus::Unknown) };
+        let cleared = Standing { cleared: true, ..standing(Progress::Unknown) };
         assert_eq!(decide(&cleared, Replay::ReExecutes), Act::Ask);
-        assert_eq!(decide(&standing(PaymentStatus::Pending), Replay::ReExecutes), Act::Submit);
+        assert_eq!(decide(&standing(Progress::Unsent), Replay::ReExecutes), Act::Submit);
         assert_eq!(trusted_decline(true, Replay::ReExecutes), Err(LostCause::UnprovenDecline));
         assert_eq!(trusted_decline(false, Replay::ReExecutes), Ok(()));
         assert_eq!(trusted_decline(true, Replay::SameResult), Ok(()));
@@ -234,7 +230,7 @@ mod tests {
 
     #[test]
     fn where_nothing_can_be_asked_the_same_key_is_sent_again_if_its_replay_is_harmless() {
-        let unknown = standing(PaymentStatus::Unknown);
+        let unknown = standing(Progress::Unknown);
         for (replay, expected) in [
             (Replay::SameResult, Act::Submit),
             (Replay::LatestStatus, Act::Submit),
@@ -244,8 +240,8 @@ mod tests {
         }
     }
 
-    fn after(news: &News, status: PaymentStatus, cleared: bool, tries: i32) -> (Duration, bool) {
-        match next(news, status, false, cleared, tries, &Settings::default()) {
+    fn after(news: &News, progress: Progress, cleared: bool, tries: i32) -> (Duration, bool) {
+        match next(news, progress, false, cleared, tries, &Settings::default()) {
             Next::After { wait, cleared, .. } => (wait, cleared),
             Next::Done => panic!("there is work left"),
         }
@@ -254,10 +250,10 @@ mod tests {
     #[test]
     fn final_states_need_no_work_and_open_ones_always_have_a_next_time() {
         let news = [
-            News::Fact(PaymentFact::ReplyLost(LostCause::Timeout)),
-            News::Fact(PaymentFact::Acknowledged { reference: None }),
-            News::Fact(PaymentFact::Declined(Decline { code: String::new(), message: String::new() })),
-            News::Fact(PaymentFact::Approved(Approval {
+            News::Fact(Fact::ReplyLost(LostCause::Timeout)),
+            News::Fact(Fact::Acknowledged { reference: None }),
+            News::Fact(Fact::Declined(Decline { code: String::new(), message: String::new() })),
+            News::Fact(Fact::Approved(Approval {
                 reference: String::new(),
                 stage: Stage::Captured,
                 amount_minor: 1,
@@ -270,10 +266,10 @@ mod tests {
         ];
         let settings = Settings::default();
         for one in &news {
-            for status in PaymentStatus::ALL {
+            for progress in [Progress::Unsent, Progress::Unknown, Progress::Acknowledged, Progress::Over] {
                 for (person, tries) in [(false, 0), (true, 5), (false, i32::MAX)] {
-                    let found = next(one, status, person, false, tries, &settings);
-                    assert_eq!(found == Next::Done, !status.needs_work(), "{one:?} {status:?}");
+                    let found = next(one, progress, person, false, tries, &settings);
+                    assert_eq!(found == Next::Done, progress == Progress::Over, "{one:?} {progress:?}");
                     if let Next::After { wait, .. } = found {
                         assert!(wait <= settings.status_check_after * 5, "{one:?} waits {wait:?}");
                     }
@@ -284,17 +280,17 @@ mod tests {
 
     #[test]
     fn not_found_sends_again_at_once_but_only_once_per_loss() {
-        assert_eq!(after(&News::NotFound, PaymentStatus::Unknown, false, 7), (Duration::ZERO, true));
-        let (wait, cleared) = after(&News::NotFound, PaymentStatus::Unknown, true, 1);
+        assert_eq!(after(&News::NotFound, Progress::Unknown, false, 7), (Duration::ZERO, true));
+        let (wait, cleared) = after(&News::NotFound, Progress::Unknown, true, 1);
         assert!(wait > Duration::ZERO && cleared);
-        let lost = News::Fact(PaymentFact::ReplyLost(LostCause::Timeout));
-        let (wait, cleared) = after(&lost, PaymentStatus::Unknown, true, 0);
+        let lost = News::Fact(Fact::ReplyLost(LostCause::Timeout));
+        let (wait, cleared) = after(&lost, Progress::Unknown, true, 0);
         assert!(wait >= Settings::default().sweep_after * 8 / 10 && !cleared);
     }
 
     #[test]
     fn retry_after_is_honoured() {
         let news = News::NotSent { retry_after: Some(Duration::from_secs(90)) };
-        assert_eq!(after(&news, PaymentStatus::Pending, false, 0).0, Duration::from_secs(90));
+        assert_eq!(after(&news, Progress::Unsent, false, 0).0, Duration::from_secs(90));
     }
 }

@@ -1,7 +1,8 @@
 //! Open work on operations, in three phases: claim (transaction) → call (nothing open) → record (transaction).
 //!
 //! ```text
-//!   claim   lease rows that are due; what an earlier worker left without a result becomes `unknown` first
+//!   claim   lease rows that are due; what an earlier worker left without a result becomes `unknown` first;
+//!           payouts are debited
 //!   call    submit or ask, as `decide` says; no connection is in scope there
 //!   record  facts go through the one writer; the dispatch row gets its next due time or is deleted
 //! ```
@@ -20,19 +21,3 @@ mod worker;
 
 pub(crate) use restore::{Walk, restore_step};
 pub(crate) use worker::spawn;
-
-/// What kind of operation a dispatch row is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum OperationKind {
-    /// The charge of a payment; its operation id and gateway key are the payment's id.
-    Charge,
-}
-
-impl OperationKind {
-    /// The number in SQL.
-    pub(crate) fn code(self) -> i16 {
-        match self {
-            Self::Charge => 1,
-        }
-    }
-}

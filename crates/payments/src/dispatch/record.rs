@@ -15,13 +15,13 @@ use crate::engine::Inner;
 use crate::history::Evidence;
 use crate::history::repo::{self as history, NewAttempt};
 use crate::inbound;
-use crate::payment::repo::PaymentRow;
+use crate::operation::{Operation, OperationId};
 use crate::writer::{self, Learned, Moved, WriteError, Written};
 
 /// News about one operation, with the lease under which it was won, if there is one.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    pub payment: Uuid,
+    pub operation: OperationId,
     pub fence: Option<i64>,
     pub news: News,
     pub evidence: Evidence,
@@ -30,7 +30,7 @@ pub(crate) struct Item {
 
 impl Item {
     pub(super) fn held(work: &Work, news: News, evidence: Evidence, attempt: Option<NewAttempt>) -> Self {
-        Self { payment: work.payment.payment_id, fence: Some(work.fence), news, evidence, attempt }
+        Self { operation: work.operation.named(), fence: Some(work.fence), news, evidence, attempt }
     }
 }
 
@@ -51,21 +51,23 @@ pub(crate) async fn record_in_tx(
     inner: &Inner,
     items: &[Item],
 ) -> Result<Recorded, WriteError> {
-    let ids: Vec<Uuid> = items.iter().map(|i| i.payment).collect::<BTreeSet<_>>().into_iter().collect();
+    let named: Vec<OperationId> =
+        items.iter().map(|i| i.operation).collect::<BTreeSet<_>>().into_iter().collect();
+    let ids: Vec<Uuid> = named.iter().map(|o| o.id).collect();
     let open: HashMap<Uuid, DispatchRow> =
         repo::lock(conn, &ids).await?.into_iter().map(|r| (r.operation_id, r)).collect();
-    let holds = |item: &Item| open.get(&item.payment).is_some_and(|row| Some(row.fence) == item.fence);
+    let holds = |item: &Item| open.get(&item.operation.id).is_some_and(|row| Some(row.fence) == item.fence);
     let learned: Vec<Learned> = items
         .iter()
         .filter(|item| holds(item) || !item.news.is_weak())
         .filter_map(|item| match &item.news {
             News::Fact(fact) => {
-                Some(Learned { payment: item.payment, fact: fact.clone(), evidence: item.evidence })
+                Some(Learned { operation: item.operation, fact: fact.clone(), evidence: item.evidence })
             }
             News::NotSent { .. } | News::NotFound | News::Unanswered | News::HandedBack => None,
         })
         .collect();
-    let written = writer::learn_in_tx(conn, &inner.accounts, &learned, &ids).await?;
+    let written = writer::learn_in_tx(conn, &inner.accounts, &learned, &named).await?;
     let mut recorded = reschedule(conn, inner, items, &open, &written).await?;
     recorded.moved = written.moved;
     let attempts: Vec<NewAttempt> = items.iter().filter_map(|i| i.attempt.clone()).collect();
@@ -85,23 +87,22 @@ async fn reschedule(
     let mut done = BTreeSet::new();
     let mut postponed: HashMap<Uuid, Postpone> = HashMap::new();
     for item in items {
-        let Some(dispatch) = open.get(&item.payment) else {
+        let Some(dispatch) = open.get(&item.operation.id) else {
             recorded.leases_lost += u64::from(item.fence.is_some());
             continue;
         };
-        let Some(payment) = written.rows.get(&item.payment) else { continue };
+        let Some(operation) = written.rows.get(&item.operation.id) else { continue };
         let held = item.fence == Some(dispatch.fence);
         recorded.leases_lost += u64::from(item.fence.is_some() && !held);
-        match next(inner, item, dispatch, payment) {
+        match next(inner, item, dispatch, operation) {
             Next::Done => {
-                done.insert(item.payment);
+                done.insert(item.operation.id);
             }
             // Whoever holds the lease plans the next look; without a holder the news does.
             Next::After { wait, cleared, tries } if held || !dispatch.leased && item.fence.is_none() => {
                 recorded.due_now |= wait.is_zero();
-                let row =
-                    Postpone { operation_id: item.payment, fence: dispatch.fence, wait, cleared, tries };
-                postponed.insert(item.payment, row);
+                let (operation_id, fence) = (item.operation.id, dispatch.fence);
+                postponed.insert(operation_id, Postpone { operation_id, fence, wait, cleared, tries });
             }
             Next::After { .. } => {}
         }
@@ -112,11 +113,11 @@ async fn reschedule(
     Ok(recorded)
 }
 
-fn next(inner: &Inner, item: &Item, dispatch: &DispatchRow, payment: &PaymentRow) -> Next {
+fn next(inner: &Inner, item: &Item, dispatch: &DispatchRow, operation: &Operation) -> Next {
     decide::next(
         &item.news,
-        payment.status,
-        payment.attention_code.is_some(),
+        operation.progress(),
+        operation.awaits_person(),
         dispatch.cleared,
         dispatch.tries,
         &inner.settings,

@@ -1,4 +1,4 @@
-//! Makes lost dispatch rows again: a payment that needs work must have one. The payment is the truth.
+//! Makes lost dispatch rows again: an operation that needs work must have one. Its own row is the truth.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -10,9 +10,9 @@ use uuid::Uuid;
 use super::repo;
 use crate::engine::Inner;
 
-/// Payments looked at in one step.
+/// Operations looked at in one step.
 const PAGE: i64 = 1_000;
-/// The usual pass begins with payments of this age; the whole table is walked once a day.
+/// The usual pass begins with operations of this age; all are walked once a day.
 const RECENT: Duration = Duration::from_secs(3_600);
 const FULL_EVERY: Duration = Duration::from_secs(86_400);
 
@@ -46,7 +46,7 @@ impl Walk {
     }
 }
 
-/// The smallest version 7 id of the time at which the recent payments begin.
+/// The smallest version 7 id of the time at which the recent ones begin.
 fn recent() -> Uuid {
     let since = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
@@ -66,7 +66,7 @@ pub(crate) async fn restore_step(inner: &Arc<Inner>) -> Result<StepReport, StepE
     let more = page.seen == PAGE;
     inner.walk.go_on(page.last, more);
     if page.made > 0 {
-        tracing::warn!(rows = page.made, "payments that need work had no dispatch row: made again");
+        tracing::warn!(rows = page.made, "operations that need work had no dispatch row: made again");
         inner.wake_dispatch.notify_one();
     }
     Ok(StepReport { done: u64::try_from(page.made).unwrap_or(0), more })

@@ -119,7 +119,7 @@ fn start(
         if let Some(item) = item {
             // The recorder lives until the last sender is gone.
             if results.send(Arrived { item, permit }).await.is_err() {
-                tracing::error!(payment.id = %work.payment.payment_id, "the recorder is gone: the lease will run out");
+                tracing::error!(operation.id = %work.operation.named().id, "the recorder is gone: the lease will run out");
             }
         }
     });
@@ -190,10 +190,10 @@ async fn record_with_patience(inner: &Arc<Inner>, items: &[Item]) -> Result<(), 
 async fn set_apart(inner: &Arc<Inner>, item: &Item, error: &WriteError) {
     metrics::counter!("tallystick_operations_set_apart_total").increment(1);
     tracing::error!(
-        payment.id = %item.payment, error = looper::chain(error),
+        operation.id = %item.operation.id, error = looper::chain(error),
         "this result cannot be recorded; nothing is lost at the gateway, which will be asked again"
     );
-    let (Some(fence), id) = (item.fence, item.payment) else { return };
+    let (Some(fence), id) = (item.fence, item.operation.id) else { return };
     let postponed = inner
         .db
         .tx("dispatch.set_apart", move |conn| {
@@ -204,6 +204,6 @@ async fn set_apart(inner: &Arc<Inner>, item: &Item, error: &WriteError) {
         })
         .await;
     if let Err(error) = postponed {
-        tracing::warn!(payment.id = %item.payment, error = looper::chain(&error), "could not be postponed: its lease will run out");
+        tracing::warn!(operation.id = %item.operation.id, error = looper::chain(&error), "could not be postponed: its lease will run out");
     }
 }

@@ -6,7 +6,8 @@ use tallystick_money::Money;
 use tallystick_outbox::NewEvent;
 use uuid::Uuid;
 
-use crate::ids::{BreakId, PaymentId, TenantId};
+use crate::ids::{BreakId, PaymentId, PayoutId, TenantId};
+use crate::operation::{OperationId, OperationKind};
 
 /// The members that every body has after its object's id.
 #[derive(Serialize)]
@@ -79,14 +80,35 @@ pub(crate) fn of_payment(payment_id: PaymentId, told: &Told<'_>) -> NewEvent {
 }
 
 #[derive(Serialize)]
+struct OfPayout {
+    payout_id: PayoutId,
+}
+
+/// An event of a payout.
+pub(crate) fn of_payout(payout_id: PayoutId, told: &Told<'_>) -> NewEvent {
+    event("payout", payout_id.0, OfPayout { payout_id }, told)
+}
+
+/// An event of the object that an operation is shown as.
+pub(crate) fn of_operation(operation: OperationId, told: &Told<'_>) -> NewEvent {
+    match operation.kind {
+        OperationKind::Charge => of_payment(PaymentId(operation.id), told),
+        OperationKind::Payout => of_payout(PayoutId(operation.id), told),
+    }
+}
+
+#[derive(Serialize)]
 struct OfBreak {
     break_id: BreakId,
     payment_id: Option<PaymentId>,
+    payout_id: Option<PayoutId>,
 }
 
-/// An event of a break; the amount is the expected one.
-pub(crate) fn of_break(break_id: BreakId, payment_id: Option<PaymentId>, told: &Told<'_>) -> NewEvent {
-    event("break", break_id.0, OfBreak { break_id, payment_id }, told)
+/// An event of a break about an operation; the amount is the expected one.
+pub(crate) fn of_break(break_id: BreakId, about: OperationId, told: &Told<'_>) -> NewEvent {
+    let payment_id = (about.kind == OperationKind::Charge).then_some(PaymentId(about.id));
+    let payout_id = (about.kind == OperationKind::Payout).then_some(PayoutId(about.id));
+    event("break", break_id.0, OfBreak { break_id, payment_id, payout_id }, told)
 }
 
 #[cfg(test)]

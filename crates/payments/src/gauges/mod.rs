@@ -7,7 +7,7 @@ mod repo;
 /// Plain numbers; the metrics page names and describes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
-    /// Payments whose outcome is not known (counted up to 10,000).
+    /// Payments and payouts whose outcome is not known (counted up to 10,000).
     pub unknown_count: i64,
     /// Age of the oldest of them, in seconds.
     pub unknown_oldest_seconds: i64,

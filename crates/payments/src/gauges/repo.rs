@@ -5,13 +5,13 @@ use tallystick_runner::DbError;
 
 use super::Gauges;
 
-/// Unknown payments are found through their dispatch rows: no index of the money table contains a status.
+/// Unknown operations are found through their dispatch rows: no index of the money table contains a status.
 pub(super) async fn read(conn: &mut PgConnection) -> Result<Gauges, DbError> {
     let row = sqlx::query!(
         r#"-- gauges.read
         WITH open AS MATERIALIZED (SELECT operation_id, due_at FROM payments.dispatch LIMIT 100000),
         lost AS (
-            SELECT p.unknown_since FROM open o JOIN payments.payment p ON p.payment_id = o.operation_id
+            SELECT p.unknown_since FROM open o JOIN payments.operation p ON p.operation_id = o.operation_id
              WHERE p.status = 'unknown' LIMIT 10000
         )
         SELECT (SELECT count(*) FROM lost) AS "unknown_count!",

@@ -13,6 +13,8 @@ pub(crate) enum Evidence {
     StatusQuery,
     /// A signed webhook.
     Webhook,
+    /// The ledger: the account had not enough.
+    Ledger,
     /// A lease ran out without a result.
     Expiry,
 }
@@ -24,6 +26,7 @@ impl Evidence {
             Self::Reply => "reply",
             Self::StatusQuery => "status_query",
             Self::Webhook => "webhook",
+            Self::Ledger => "ledger",
             Self::Expiry => "expiry",
         }
     }

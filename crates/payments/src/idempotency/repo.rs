@@ -126,7 +126,7 @@ pub(crate) async fn free(
     DbError::expect_rows("idempotency.free", done.rows_affected(), 1)
 }
 
-/// Deletes keys past their retention, some at a time; never one whose payment is not final.
+/// Deletes keys past their retention, some at a time; never one whose operation is not final.
 pub(crate) async fn expire(conn: &mut PgConnection, retention: Duration, limit: i64) -> Result<u64, DbError> {
     let seconds = i64::try_from(retention.as_secs()).unwrap_or(i64::MAX);
     let done = sqlx::query!(
@@ -134,9 +134,9 @@ pub(crate) async fn expire(conn: &mut PgConnection, retention: Duration, limit: 
         DELETE FROM payments.idempotency WHERE ctid = ANY (ARRAY (
             SELECT i.ctid FROM payments.idempotency i
              WHERE i.created_at < now() - $1::bigint * interval '1 second'
-               AND NOT EXISTS (SELECT 1 FROM payments.payment p
-                                WHERE p.payment_id = i.operation_id
-                                  AND p.status NOT IN ('succeeded', 'failed', 'canceled'))
+               AND NOT EXISTS (SELECT 1 FROM payments.operation o
+                                WHERE o.operation_id = i.operation_id
+                                  AND o.status NOT IN ('succeeded', 'failed', 'canceled', 'returned'))
              LIMIT $2))",
         seconds,
         limit

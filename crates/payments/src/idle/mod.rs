@@ -4,8 +4,8 @@
 //! person (`attention`, or an unknown outcome whose key the gateway has forgotten) and what waits for somebody else
 //! (parked events).
 //!
-//! [`is_idle`] is one cheap query over the open work. A payment whose dispatch row was lost is not in it; [`open`]
-//! reads all payments and finds those, too.
+//! [`is_idle`] is one cheap query over the open work. An operation whose dispatch row was lost is not in it; [`open`]
+//! reads all operations and finds those, too.
 
 mod repo;
 
@@ -48,7 +48,7 @@ pub async fn is_idle(db: &Db, key_retention: Duration) -> Result<bool, DbError> 
     repo::is_idle(&mut *db.conn().await?, key_retention).await
 }
 
-/// All that is open, payments without a dispatch row included. Reads every payment.
+/// All that is open, operations without a dispatch row included. Reads every payment and payout.
 ///
 /// # Errors
 /// [`DbError`].

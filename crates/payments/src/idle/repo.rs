@@ -11,12 +11,12 @@ fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Dispatch rows are few, and each payment is found by its key.
+/// Dispatch rows are few, and each operation is found by its id.
 pub(super) async fn is_idle(conn: &mut PgConnection, key_retention: Duration) -> Result<bool, DbError> {
     Ok(sqlx::query_scalar!(
         r#"-- idle.is_idle
         SELECT NOT EXISTS (
-                   SELECT FROM payments.dispatch d LEFT JOIN payments.payment p ON p.payment_id = d.operation_id
+                   SELECT FROM payments.dispatch d LEFT JOIN payments.operation p ON p.operation_id = d.operation_id
                     WHERE p.attention_code IS NULL
                       AND NOT coalesce(p.status IN ('pending', 'unknown')
                                        AND d.first_claimed_at < now() - $1::bigint * interval '1 microsecond', false))
@@ -33,15 +33,15 @@ pub(super) async fn open(conn: &mut PgConnection, key_retention: Duration) -> Re
         Open,
         r#"-- idle.open
         WITH operations AS MATERIALIZED (
-            SELECT coalesce(p.payment_id, d.operation_id) AS id
-              FROM (SELECT payment_id, status, attention_code
-                      FROM payments.payment
+            SELECT coalesce(p.operation_id, d.operation_id) AS id
+              FROM (SELECT operation_id, status, attention_code
+                      FROM payments.operation
                      WHERE status IN ('pending', 'processing', 'unknown')
                     UNION ALL
-                    SELECT payment_id, status, attention_code
-                      FROM payments.payment JOIN payments.dispatch ON operation_id = payment_id
-                     WHERE status NOT IN ('pending', 'processing', 'unknown')) p
-              FULL JOIN payments.dispatch d ON d.operation_id = p.payment_id
+                    SELECT o.operation_id, o.status, o.attention_code
+                      FROM payments.operation o JOIN payments.dispatch d ON d.operation_id = o.operation_id
+                     WHERE o.status NOT IN ('pending', 'processing', 'unknown')) p
+              FULL JOIN payments.dispatch d ON d.operation_id = p.operation_id
              WHERE p.attention_code IS NULL
                AND NOT coalesce(p.status IN ('pending', 'unknown')
                                 AND d.first_claimed_at < now() - $1::bigint * interval '1 microsecond', false)

@@ -15,8 +15,7 @@ use crate::dispatch::decide::News;
 use crate::dispatch::record::{self, Item, Recorded};
 use crate::engine::Inner;
 use crate::history::Evidence;
-use crate::payment::repo as payments;
-use crate::payment::state::PaymentFact;
+use crate::operation::{Fact, OperationId};
 use crate::writer::WriteError;
 
 /// Events of one transaction.
@@ -137,8 +136,8 @@ fn read(inner: &Inner, event: &OpenInbound) -> Vec<Report> {
 
 /// Whose operations the reports name: by our key first, then by the gateway's id, of the same gateway account only.
 struct Owners {
-    by_key: HashMap<Uuid, String>,
-    by_reference: HashMap<(String, String), Uuid>,
+    by_key: HashMap<Uuid, (OperationId, String)>,
+    by_reference: HashMap<(String, String), OperationId>,
 }
 
 impl Owners {
@@ -154,25 +153,25 @@ impl Owners {
             }
         }
         let mut owners = Self { by_key: HashMap::new(), by_reference: HashMap::new() };
-        for (id, gateway, reference) in payments::find(conn, &ids, &gateways, &references).await? {
+        for (operation, gateway, reference) in repo::find(conn, &ids, &gateways, &references).await? {
             if let Some(reference) = reference {
-                owners.by_reference.insert((gateway.clone(), reference), id);
+                owners.by_reference.insert((gateway.clone(), reference), operation);
             }
-            owners.by_key.insert(id, gateway);
+            owners.by_key.insert(operation.id, (operation, gateway));
         }
         Ok(owners)
     }
 
-    fn of(&self, gateway: &str, report: &Report) -> Option<Uuid> {
-        let by_key = key_of(report).filter(|id| self.by_key.get(id).is_some_and(|g| g == gateway));
-        by_key.or_else(|| {
+    fn of(&self, gateway: &str, report: &Report) -> Option<OperationId> {
+        let by_key = key_of(report).and_then(|id| self.by_key.get(&id)).filter(|(_, owner)| owner == gateway);
+        by_key.map(|(operation, _)| *operation).or_else(|| {
             let reference = report.reference.clone()?;
             self.by_reference.get(&(gateway.to_owned(), reference)).copied()
         })
     }
 }
 
-/// The key of a charge is the payment's id.
+/// The key of a charge is the payment's id, that of a payout its own.
 fn key_of(report: &Report) -> Option<Uuid> {
     report.key.as_deref().and_then(|key| Uuid::parse_str(key).ok())
 }
@@ -189,10 +188,10 @@ fn sort(event: &OpenInbound, reports: &[Report], owners: &Owners, items: &mut Ve
     for report in reports {
         let Some(fact) = fact_of(report) else { continue };
         match owners.of(&event.gateway, report) {
-            Some(payment) => {
+            Some(operation) => {
                 applied = true;
                 let news = News::Fact(fact);
-                items.push(Item { payment, fence: None, news, evidence: Evidence::Webhook, attempt: None });
+                items.push(Item { operation, fence: None, news, evidence: Evidence::Webhook, attempt: None });
             }
             None => homeless = true,
         }
@@ -212,17 +211,17 @@ fn sort(event: &OpenInbound, reports: &[Report], owners: &Owners, items: &mut Ve
     }
 }
 
-fn fact_of(report: &Report) -> Option<PaymentFact> {
+fn fact_of(report: &Report) -> Option<Fact> {
     match &report.kind {
-        ReportKind::Approved { stage, amount_minor, currency } => Some(PaymentFact::Approved(Approval {
+        ReportKind::Approved { stage, amount_minor, currency } => Some(Fact::Approved(Approval {
             // A report without the gateway's id still tells what happened; our key names the operation.
             reference: report.reference.clone().unwrap_or_default(),
             stage: *stage,
             amount_minor: *amount_minor,
             currency: currency.clone(),
         })),
-        ReportKind::Declined(decline) => Some(PaymentFact::Declined(decline.clone())),
-        ReportKind::Pending => Some(PaymentFact::Acknowledged { reference: report.reference.clone() }),
+        ReportKind::Declined(decline) => Some(Fact::Declined(decline.clone())),
+        ReportKind::Pending => Some(Fact::Acknowledged { reference: report.reference.clone() }),
         ReportKind::Other(_) => None,
     }
 }

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use sqlx::PgConnection;
 use tallystick_runner::DbError;
+use uuid::Uuid;
+
+use crate::operation::{OperationId, OperationKind};
 
 /// A verified event to store.
 #[derive(Clone, Debug)]
@@ -73,6 +76,36 @@ pub(crate) async fn lock_due(conn: &mut PgConnection, limit: i64) -> Result<Vec<
     )
     .fetch_all(conn)
     .await?)
+}
+
+/// Which operations the keys and references of events name: (operation, gateway, reference).
+pub(crate) async fn find(
+    conn: &mut PgConnection,
+    ids: &[Uuid],
+    gateways: &[String],
+    references: &[String],
+) -> Result<Vec<(OperationId, String, Option<String>)>, DbError> {
+    let rows = sqlx::query!(
+        r#"-- inbound.find
+        SELECT operation_id AS "operation_id!", kind AS "kind!", gateway AS "gateway!", gateway_reference
+          FROM payments.operation WHERE operation_id = ANY($1)
+        UNION
+        SELECT o.operation_id, o.kind, o.gateway, o.gateway_reference
+          FROM unnest($2::text[], $3::text[]) AS w (gateway, reference)
+          JOIN payments.operation o ON o.gateway = w.gateway AND o.gateway_reference = w.reference"#,
+        ids,
+        gateways,
+        references
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .filter_map(|r| {
+            let operation = OperationId { kind: OperationKind::of_code(r.kind)?, id: r.operation_id };
+            Some((operation, r.gateway, r.gateway_reference))
+        })
+        .collect())
 }
 
 /// What becomes of an event.

@@ -7,6 +7,9 @@ use tallystick_ledger::{AccountKind, Direction};
 use uuid::Uuid;
 
 pub(crate) mod payment_captured;
+pub(crate) mod payout_debited;
+pub(crate) mod payout_returned;
+pub(crate) mod payout_reversed;
 
 /// An account that the product keeps per tenant, gateway account and currency, made on first use.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,12 +25,24 @@ pub static GATEWAY_RECEIVABLE: SystemAccountName =
     SystemAccountName { name: "gateway_receivable", kind: AccountKind::Asset };
 /// What was sold.
 pub static SALES: SystemAccountName = SystemAccountName { name: "sales", kind: AccountKind::Revenue };
+/// What our bank account for payouts has given out, with what it will give out.
+pub static PAYOUT_BANK: SystemAccountName =
+    SystemAccountName { name: "payout_bank", kind: AccountKind::Asset };
+
+/// An account of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Account {
+    /// One that the product keeps.
+    System(&'static SystemAccountName),
+    /// One that a person opened, by its id.
+    Customer(Uuid),
+}
 
 /// One line of a journal to be.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Line {
     /// Which account.
-    pub account: &'static SystemAccountName,
+    pub account: Account,
     /// Which side.
     pub direction: Direction,
     /// Minor units, positive.
@@ -60,7 +75,8 @@ pub(crate) struct Kind {
 }
 
 /// Every kind of journal that the product writes by itself. A new one is a file beside this and a line here.
-pub(crate) const ALL: &[Kind] = &[payment_captured::KIND];
+pub(crate) const ALL: &[Kind] =
+    &[payment_captured::KIND, payout_debited::KIND, payout_reversed::KIND, payout_returned::KIND];
 
 #[cfg(test)]
 mod tests {

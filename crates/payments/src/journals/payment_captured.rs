@@ -3,7 +3,7 @@
 use tallystick_ledger::Direction;
 use uuid::Uuid;
 
-use super::{GATEWAY_RECEIVABLE, Kind, Line, MoneyJournal, SALES};
+use super::{Account, GATEWAY_RECEIVABLE, Kind, Line, MoneyJournal, SALES};
 
 pub(super) const KIND: Kind = Kind {
     name: "payment_captured",
@@ -19,8 +19,8 @@ pub(crate) fn journal(capture: Uuid, amount_minor: i64) -> MoneyJournal {
         source: capture,
         description: "payment captured",
         lines: vec![
-            Line { account: &GATEWAY_RECEIVABLE, direction: Direction::Debit, amount_minor },
-            Line { account: &SALES, direction: Direction::Credit, amount_minor },
+            Line { account: Account::System(&GATEWAY_RECEIVABLE), direction: Direction::Debit, amount_minor },
+            Line { account: Account::System(&SALES), direction: Direction::Credit, amount_minor },
         ],
     }
 }

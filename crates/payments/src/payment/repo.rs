@@ -2,23 +2,19 @@
 
 use jiff_sqlx::ToSqlx as _;
 use sqlx::PgConnection;
-use tallystick_money::Money;
 use tallystick_runner::DbError;
 use uuid::Uuid;
 
 use super::state::{PaymentState, PaymentStatus};
-use super::view::{Attention, Capture, Failure, Payment};
-use crate::ids::{BreakId, PaymentId, TenantId};
+use super::view::{Capture, Payment};
+use crate::ids::{PaymentId, TenantId};
+use crate::operation::Life;
+use crate::operation::columns::{Changed, Update};
 
 /// A row as stored. Private to the crate: outside it is a [`Payment`].
 #[derive(Clone, Debug)]
 pub(crate) struct PaymentRow {
-    pub payment_id: Uuid,
-    pub tenant_id: Uuid,
-    pub status: PaymentStatus,
-    pub version: i32,
-    pub currency: String,
-    pub amount_minor: i64,
+    pub life: Life<PaymentStatus>,
     pub authorized_minor: i64,
     pub captured_minor: i64,
     pub refunded_minor: i64,
@@ -27,29 +23,11 @@ pub(crate) struct PaymentRow {
     pub metadata: Option<String>,
     pub order_id: Option<String>,
     pub payment_method: String,
-    pub gateway: String,
-    pub gateway_reference: Option<String>,
-    pub failure_code: Option<String>,
-    pub failure_message: Option<String>,
-    pub attention_code: Option<String>,
-    pub attention_break: Option<Uuid>,
-    pub unknown_since: Option<jiff_sqlx::Timestamp>,
     pub cancel_requested_at: Option<jiff_sqlx::Timestamp>,
     pub webhook_url: Option<String>,
-    pub created_at: jiff_sqlx::Timestamp,
-    pub updated_at: jiff_sqlx::Timestamp,
-    pub processed_at: Option<jiff_sqlx::Timestamp>,
 }
 
 impl PaymentRow {
-    /// The amount asked for. The schema holds only amounts and currencies that were parsed before.
-    pub(crate) fn money(&self) -> Money {
-        Money {
-            minor: self.amount_minor,
-            currency: self.currency.parse().expect("stored currencies were parsed"),
-        }
-    }
-
     pub(crate) fn capture(&self) -> Capture {
         if self.capture == Capture::Manual.as_str() { Capture::Manual } else { Capture::Automatic }
     }
@@ -57,20 +35,18 @@ impl PaymentRow {
     /// The parts that decide.
     pub(crate) fn state(&self) -> PaymentState {
         PaymentState {
-            status: self.status,
-            amount: self.money(),
+            status: self.life.status,
+            amount: self.life.money(),
             capture: self.capture(),
-            reference: self.gateway_reference.clone(),
-            attention: self.attention_code.is_some(),
+            attention: self.life.attention_code.is_some(),
         }
     }
 
     pub(crate) fn into_view(self) -> Payment {
-        let money = self.money();
-        let capture = self.capture();
+        let (money, capture, life) = (self.life.money(), self.capture(), self.life);
         Payment {
-            payment_id: PaymentId(self.payment_id),
-            status: self.status,
+            payment_id: PaymentId(life.id),
+            status: life.status,
             amount: money.major(),
             amount_minor: money.minor,
             currency: money.currency,
@@ -83,22 +59,17 @@ impl PaymentRow {
             metadata: self.metadata.and_then(|text| serde_json::from_str(&text).ok()),
             order_id: self.order_id,
             payment_method: self.payment_method,
-            gateway: self.gateway,
-            gateway_reference: self.gateway_reference,
-            failure: self
-                .failure_code
-                .map(|code| Failure { code, message: self.failure_message.unwrap_or_default() }),
-            attention: self
-                .attention_code
-                .zip(self.attention_break)
-                .map(|(code, id)| Attention { code, break_id: BreakId(id) }),
-            unknown_since: self.unknown_since.map(jiff_sqlx::Timestamp::to_jiff),
+            failure: life.failure(),
+            attention: life.attention(),
+            gateway: life.gateway,
+            gateway_reference: life.gateway_reference,
+            unknown_since: life.unknown_since.map(jiff_sqlx::Timestamp::to_jiff),
             cancel_requested_at: self.cancel_requested_at.map(jiff_sqlx::Timestamp::to_jiff),
             webhook_url: self.webhook_url,
-            created_at: self.created_at.to_jiff(),
-            updated_at: self.updated_at.to_jiff(),
-            processed_at: self.processed_at.map(jiff_sqlx::Timestamp::to_jiff),
-            version: self.version,
+            created_at: life.created_at.to_jiff(),
+            updated_at: life.updated_at.to_jiff(),
+            processed_at: life.processed_at.map(jiff_sqlx::Timestamp::to_jiff),
+            version: life.version,
         }
     }
 }
@@ -106,8 +77,7 @@ impl PaymentRow {
 /// A checked select of whole rows; `$tail` begins with the statement's conditions.
 macro_rules! select {
     ($name:tt, $tail:tt, $($arg:expr),* $(,)?) => {
-        sqlx::query_as!(
-            PaymentRow,
+        sqlx::query!(
             $name + r#"
             SELECT payment_id, tenant_id, status AS "status: PaymentStatus", version, currency, amount_minor,
                    authorized_minor, captured_minor, refunded_minor, capture, description, metadata, order_id,
@@ -117,6 +87,36 @@ macro_rules! select {
               FROM payments.payment "# + $tail,
             $($arg),*
         )
+        .map(|r| PaymentRow {
+            life: Life {
+                id: r.payment_id,
+                tenant_id: r.tenant_id,
+                status: r.status,
+                version: r.version,
+                currency: r.currency,
+                amount_minor: r.amount_minor,
+                gateway: r.gateway,
+                gateway_reference: r.gateway_reference,
+                failure_code: r.failure_code,
+                failure_message: r.failure_message,
+                attention_code: r.attention_code,
+                attention_break: r.attention_break,
+                unknown_since: r.unknown_since,
+                created_at: r.created_at,
+                updated_at: r.updated_at,
+                processed_at: r.processed_at,
+            },
+            authorized_minor: r.authorized_minor,
+            captured_minor: r.captured_minor,
+            refunded_minor: r.refunded_minor,
+            capture: r.capture,
+            description: r.description,
+            metadata: r.metadata,
+            order_id: r.order_id,
+            payment_method: r.payment_method,
+            cancel_requested_at: r.cancel_requested_at,
+            webhook_url: r.webhook_url,
+        })
     };
 }
 
@@ -280,48 +280,15 @@ pub(crate) async fn left_pending(conn: &mut PgConnection, ids: &[Uuid]) -> Resul
         .await?)
 }
 
-/// Which payments the keys and references of inbound events name: (payment, gateway, reference).
-pub(crate) async fn find(
-    conn: &mut PgConnection,
-    ids: &[Uuid],
-    gateways: &[String],
-    references: &[String],
-) -> Result<Vec<(Uuid, String, Option<String>)>, DbError> {
-    let rows = sqlx::query!(
-        r#"-- payment.find
-        SELECT payment_id AS "payment_id!", gateway AS "gateway!", gateway_reference
-          FROM payments.payment WHERE payment_id = ANY($1)
-        UNION
-        SELECT payment_id, gateway, gateway_reference
-          FROM payments.payment
-         WHERE (gateway, gateway_reference) IN (SELECT * FROM unnest($2::text[], $3::text[]))"#,
-        ids,
-        gateways,
-        references
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(rows.into_iter().map(|r| (r.payment_id, r.gateway, r.gateway_reference)).collect())
-}
-
-/// A row's new values, guarded by the version it was read with.
-pub(crate) struct Update<'a> {
-    pub before: i32,
-    pub after: &'a PaymentRow,
-}
-
 /// Writes changed rows. Each was locked before, so a row that is not met is a fault and not a race.
-pub(crate) async fn update(conn: &mut PgConnection, updates: &[Update<'_>]) -> Result<(), DbError> {
+pub(crate) async fn update(
+    conn: &mut PgConnection,
+    updates: &[Update<'_, PaymentRow>],
+) -> Result<(), DbError> {
     if updates.is_empty() {
         return Ok(());
     }
-    let col = |f: fn(&PaymentRow) -> i64| updates.iter().map(|u| f(u.after)).collect::<Vec<i64>>();
-    let text = |f: fn(&PaymentRow) -> &Option<String>| {
-        updates.iter().map(|u| f(u.after).clone()).collect::<Vec<_>>()
-    };
-    let time = |f: fn(&PaymentRow) -> Option<jiff_sqlx::Timestamp>| {
-        updates.iter().map(|u| f(u.after)).collect::<Vec<Option<jiff_sqlx::Timestamp>>>()
-    };
+    let c = Changed::of(updates, |row| &row.life);
     let done = sqlx::query!(
         "-- payment.update
         UPDATE payments.payment p
@@ -339,20 +306,20 @@ pub(crate) async fn update(conn: &mut PgConnection, updates: &[Update<'_>]) -> R
                   failure_code, failure_message, attention_code, attention_break, unknown_since, updated_at,
                   processed_at)
          WHERE p.payment_id = t.payment_id AND p.version = t.before",
-        &updates.iter().map(|u| u.after.payment_id).collect::<Vec<_>>(),
-        &updates.iter().map(|u| u.before).collect::<Vec<_>>(),
-        &updates.iter().map(|u| u.after.status).collect::<Vec<_>>() as &[PaymentStatus],
-        &updates.iter().map(|u| u.after.version).collect::<Vec<_>>(),
-        &col(|r| r.authorized_minor),
-        &col(|r| r.captured_minor),
-        &text(|r| &r.gateway_reference) as &[Option<String>],
-        &text(|r| &r.failure_code) as &[Option<String>],
-        &text(|r| &r.failure_message) as &[Option<String>],
-        &text(|r| &r.attention_code) as &[Option<String>],
-        &updates.iter().map(|u| u.after.attention_break).collect::<Vec<_>>() as &[Option<Uuid>],
-        &time(|r| r.unknown_since) as &[Option<jiff_sqlx::Timestamp>],
-        &updates.iter().map(|u| u.after.updated_at).collect::<Vec<_>>() as &[jiff_sqlx::Timestamp],
-        &time(|r| r.processed_at) as &[Option<jiff_sqlx::Timestamp>],
+        &c.id,
+        &c.before,
+        &c.status as &[PaymentStatus],
+        &c.version,
+        &updates.iter().map(|u| u.after.authorized_minor).collect::<Vec<_>>(),
+        &updates.iter().map(|u| u.after.captured_minor).collect::<Vec<_>>(),
+        &c.gateway_reference as &[Option<String>],
+        &c.failure_code as &[Option<String>],
+        &c.failure_message as &[Option<String>],
+        &c.attention_code as &[Option<String>],
+        &c.attention_break as &[Option<Uuid>],
+        &c.unknown_since as &[Option<jiff_sqlx::Timestamp>],
+        &c.updated_at as &[jiff_sqlx::Timestamp],
+        &c.processed_at as &[Option<jiff_sqlx::Timestamp>],
     )
     .execute(conn)
     .await?;

@@ -5,11 +5,12 @@
 //! raises an alert and cannot move money. Edges: `docs/state-machines.md`, generated from this file.
 
 use serde::{Deserialize, Serialize};
-use tallystick_gateway::{Approval, Decline, LostCause, Stage};
+use tallystick_gateway::{Approval, Stage};
 use tallystick_money::Money;
 use utoipa::ToSchema;
 
 use super::view::Capture;
+use crate::operation::{self, Fact, Mismatch, Progress, Status, Transition};
 
 /// The public status of a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema, sqlx::Type)]
@@ -67,24 +68,41 @@ impl PaymentStatus {
     /// The charge still needs work: a submit or a question.
     #[must_use]
     pub fn needs_work(self) -> bool {
-        matches!(self, Self::Pending | Self::Processing | Self::Unknown)
+        self.progress() != Progress::Over
     }
 }
 
-/// What was learnt about the charge of a payment; never what is assumed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PaymentFact {
-    /// A submit may have left and its reply is lost. Weak: it moves nothing but `pending`.
-    ReplyLost(LostCause),
-    /// The gateway knows the charge and works on it.
-    Acknowledged {
-        /// The gateway's id, if it gave one.
-        reference: Option<String>,
+impl Status for PaymentStatus {
+    type Money = MoneyEvent;
+
+    const UNKNOWN: Self = Self::Unknown;
+
+    fn as_str(self) -> &'static str {
+        self.as_str()
+    }
+
+    fn is_final(self) -> bool {
+        self.is_final()
+    }
+
+    fn progress(self) -> Progress {
+        match self {
+            Self::Pending => Progress::Unsent,
+            Self::Unknown => Progress::Unknown,
+            Self::Processing => Progress::Acknowledged,
+            Self::Authorized | Self::Succeeded | Self::Failed | Self::Canceled => Progress::Over,
+        }
+    }
+}
+
+/// What a move of a payment means for the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoneyEvent {
+    /// The amount was taken.
+    Captured {
+        /// Minor units.
+        amount_minor: i64,
     },
-    /// The gateway names an amount that it holds or took. Compared with ours here.
-    Approved(Approval),
-    /// A definite no.
-    Declined(Decline),
 }
 
 /// The parts of a payment that decide.
@@ -96,112 +114,76 @@ pub struct PaymentState {
     pub amount: Money,
     /// When the money is taken.
     pub capture: Capture,
-    /// The gateway's id, once known.
-    pub reference: Option<String>,
     /// A person was called already.
     pub attention: bool,
 }
 
-/// The money event of a move, which becomes a journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MoneyEvent {
-    /// The amount was taken.
-    Captured {
-        /// Minor units.
-        amount_minor: i64,
-    },
-}
-
-/// Why a person is called; becomes a break.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mismatch {
-    /// The gateway names another amount.
-    Amount,
-    /// The gateway names another currency.
-    Currency,
-    /// The gateway took or held money for a payment that had failed or been canceled.
-    LateCapture,
-}
-
-/// What follows from a fact.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Transition {
-    /// The status moves. Everything else that must be written follows from this value.
-    Moved {
-        /// The new status.
-        to: PaymentStatus,
-        /// The journal to write in the same transaction.
-        money: Option<MoneyEvent>,
-        /// A person is called as well.
-        attention: Option<Mismatch>,
-    },
-    /// Nothing moves, but a person is called.
-    Attention(Mismatch),
-    /// Known already, or too weak to move anything.
-    NoChange,
-}
-
-impl Transition {
-    fn to(to: PaymentStatus) -> Self {
-        Self::Moved { to, money: None, attention: None }
-    }
-}
+type Next = Transition<PaymentStatus>;
 
 impl PaymentState {
     /// What follows from a fact. Total: every status meets every fact.
     #[must_use]
-    pub fn learn(&self, fact: &PaymentFact) -> Transition {
+    pub fn learn(&self, fact: &Fact) -> Next {
         // Money may have moved otherwise than was asked, and a person was called: until they have decided, no later
         // word of the gateway books anything, and above all none frees the order for another charge.
         if self.attention {
-            return Transition::NoChange;
+            return Next::NoChange;
         }
         match fact {
-            PaymentFact::ReplyLost(_) => match self.status {
-                PaymentStatus::Pending => Transition::to(PaymentStatus::Unknown),
+            Fact::ReplyLost(_) => match self.status {
+                PaymentStatus::Pending => Next::to(PaymentStatus::Unknown),
                 PaymentStatus::Processing
                 | PaymentStatus::Unknown
                 | PaymentStatus::Authorized
                 | PaymentStatus::Succeeded
                 | PaymentStatus::Failed
-                | PaymentStatus::Canceled => Transition::NoChange,
+                | PaymentStatus::Canceled => Next::NoChange,
             },
-            PaymentFact::Acknowledged { .. } => self.acknowledged(),
-            PaymentFact::Approved(approval) => self.approved(approval),
-            PaymentFact::Declined(_) => self.declined(),
+            Fact::Acknowledged { .. } => self.acknowledged(),
+            Fact::Approved(approval) => self.approved(approval),
+            Fact::Declined(_) => self.declined(),
+            // Only a debit can lack funds.
+            Fact::InsufficientFunds => Next::NoChange,
         }
     }
 
-    fn acknowledged(&self) -> Transition {
+    fn acknowledged(&self) -> Next {
         match self.status {
-            PaymentStatus::Pending | PaymentStatus::Unknown => Transition::to(PaymentStatus::Processing),
+            PaymentStatus::Pending | PaymentStatus::Unknown => Next::to(PaymentStatus::Processing),
             PaymentStatus::Processing
             | PaymentStatus::Authorized
             | PaymentStatus::Succeeded
             | PaymentStatus::Failed
-            | PaymentStatus::Canceled => Transition::NoChange,
+            | PaymentStatus::Canceled => Next::NoChange,
         }
     }
 
-    fn declined(&self) -> Transition {
+    fn declined(&self) -> Next {
         match self.status {
             PaymentStatus::Pending | PaymentStatus::Processing | PaymentStatus::Unknown => {
-                Transition::to(PaymentStatus::Failed)
+                Next::to(PaymentStatus::Failed)
             }
             // A late "no" never beats money that was held or taken.
             PaymentStatus::Authorized
             | PaymentStatus::Succeeded
             | PaymentStatus::Failed
-            | PaymentStatus::Canceled => Transition::NoChange,
+            | PaymentStatus::Canceled => Next::NoChange,
         }
     }
 
-    fn approved(&self, approval: &Approval) -> Transition {
+    fn approved(&self, approval: &Approval) -> Next {
+        // A word about a payout proves nothing about a charge.
+        if matches!(approval.stage, Stage::Paid | Stage::Returned) {
+            return Next::NoChange;
+        }
+        if matches!(self.status, PaymentStatus::Failed | PaymentStatus::Canceled) {
+            return Next::Attention(Mismatch::LateCapture);
+        }
+        if let Some(mismatch) = operation::mismatch(approval, self.amount) {
+            return operation::mismatched(self.status, mismatch);
+        }
         match self.status {
-            PaymentStatus::Failed | PaymentStatus::Canceled => Transition::Attention(Mismatch::LateCapture),
-            _ if approval.currency != self.amount.currency.code() => self.mismatched(Mismatch::Currency),
-            _ if approval.amount_minor != self.amount.minor => self.mismatched(Mismatch::Amount),
-            PaymentStatus::Succeeded => Transition::NoChange,
+            PaymentStatus::Succeeded | PaymentStatus::Failed | PaymentStatus::Canceled => Next::NoChange,
             PaymentStatus::Pending
             | PaymentStatus::Processing
             | PaymentStatus::Unknown
@@ -209,59 +191,51 @@ impl PaymentState {
         }
     }
 
-    fn approved_as_asked(&self, stage: Stage) -> Transition {
+    fn approved_as_asked(&self, stage: Stage) -> Next {
         match (stage, self.capture) {
-            (Stage::Captured, _) => Transition::Moved {
-                to: PaymentStatus::Succeeded,
-                money: Some(MoneyEvent::Captured { amount_minor: self.amount.minor }),
-                attention: None,
-            },
+            (Stage::Captured, _) => Next::booked(
+                PaymentStatus::Succeeded,
+                MoneyEvent::Captured { amount_minor: self.amount.minor },
+            ),
             (Stage::Authorized, Capture::Manual) if self.status != PaymentStatus::Authorized => {
-                Transition::to(PaymentStatus::Authorized)
+                Next::to(PaymentStatus::Authorized)
             }
-            (Stage::Authorized, Capture::Manual) => Transition::NoChange,
+            (Stage::Authorized, Capture::Manual) => Next::NoChange,
             // Held on the way to being taken: the gateway has it and works on it.
             (Stage::Authorized, Capture::Automatic) => self.acknowledged(),
+            (Stage::Paid | Stage::Returned, _) => Next::NoChange,
         }
-    }
-
-    /// Money may have moved, but not what was asked for: no journal until a person has looked.
-    fn mismatched(&self, mismatch: Mismatch) -> Transition {
-        if self.status == PaymentStatus::Pending {
-            return Transition::Moved { to: PaymentStatus::Unknown, money: None, attention: Some(mismatch) };
-        }
-        Transition::Attention(mismatch)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tallystick_gateway::Approval;
+    use tallystick_gateway::{Decline, LostCause};
 
     fn state(status: PaymentStatus, attention: bool) -> PaymentState {
         let amount = Money { minor: 100, currency: "EUR".parse().unwrap() };
-        PaymentState { status, amount, capture: Capture::Automatic, reference: None, attention }
+        PaymentState { status, amount, capture: Capture::Automatic, attention }
     }
 
-    fn captured(amount_minor: i64, currency: &str) -> PaymentFact {
+    fn captured(amount_minor: i64, currency: &str) -> Fact {
         let approval = Approval {
             reference: "r".into(),
             stage: Stage::Captured,
             amount_minor,
             currency: currency.into(),
         };
-        PaymentFact::Approved(approval)
+        Fact::Approved(approval)
     }
 
-    fn facts() -> Vec<PaymentFact> {
+    fn facts() -> Vec<Fact> {
         vec![
-            PaymentFact::ReplyLost(LostCause::Timeout),
-            PaymentFact::Acknowledged { reference: Some("r".into()) },
+            Fact::ReplyLost(LostCause::Timeout),
+            Fact::Acknowledged { reference: Some("r".into()) },
             captured(100, "EUR"),
             captured(1, "EUR"),
             captured(100, "USD"),
-            PaymentFact::Declined(Decline { code: "no".into(), message: String::new() }),
+            Fact::Declined(Decline { code: "no".into(), message: String::new() }),
         ]
     }
 
@@ -272,7 +246,7 @@ mod tests {
                 if let Transition::Moved { to, .. } = state(status, false).learn(&fact) {
                     assert_ne!(to, PaymentStatus::Pending);
                     assert!(!status.is_final(), "{status:?} moved to {to:?} by {fact:?}");
-                    let declined = matches!(fact, PaymentFact::Declined(_));
+                    let declined = matches!(fact, Fact::Declined(_));
                     assert_eq!(to == PaymentStatus::Failed, declined, "{fact:?}");
                     assert!(status != PaymentStatus::Processing || to != PaymentStatus::Unknown);
                 }
@@ -283,7 +257,7 @@ mod tests {
     /// C037: a "no" that comes late never beats money that was taken.
     #[test]
     fn c037_late_failure_after_success_changes_nothing() {
-        let no = PaymentFact::Declined(Decline { code: "no".into(), message: String::new() });
+        let no = Fact::Declined(Decline { code: "no".into(), message: String::new() });
         for status in [PaymentStatus::Succeeded, PaymentStatus::Authorized] {
             assert_eq!(state(status, false).learn(&no), Transition::NoChange);
         }

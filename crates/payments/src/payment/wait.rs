@@ -41,7 +41,7 @@ impl Waiters {
     }
 
     fn tell(&self, row: &PaymentRow) {
-        let tells = self.waiting.lock().expect("no panic while held").remove(&row.payment_id);
+        let tells = self.waiting.lock().expect("no panic while held").remove(&row.life.id);
         for tell in tells.into_iter().flatten() {
             let _ = tell.send(row.clone());
         }
@@ -56,7 +56,7 @@ pub(crate) async fn wait(
     until: Instant,
 ) -> Result<Option<PaymentRow>, DbError> {
     match tokio::time::timeout_at(until, inner.waiters.join(id)).await {
-        Ok(Ok(row)) => Ok((row.tenant_id == tenant).then_some(row)),
+        Ok(Ok(row)) => Ok((row.life.tenant_id == tenant).then_some(row)),
         // Time is over, or the shared task is gone with the process.
         Ok(Err(_)) | Err(_) => repo::get(&mut *inner.db.conn().await?, tenant, id).await,
     }

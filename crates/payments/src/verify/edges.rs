@@ -30,24 +30,20 @@ mod tests {
     use tallystick_money::Money;
 
     use super::*;
+    use crate::operation::{Fact, Transition};
     use crate::payment::Capture;
-    use crate::payment::state::{PaymentFact, PaymentState, Transition};
+    use crate::payment::state::PaymentState;
 
     #[test]
     fn every_move_that_the_engine_can_make_is_in_the_table() {
         let amount = Money { minor: 500, currency: "EUR".parse().unwrap() };
         let approved = |stage, amount_minor, currency: &str| {
-            PaymentFact::Approved(Approval {
-                reference: "r".into(),
-                stage,
-                amount_minor,
-                currency: currency.into(),
-            })
+            Fact::Approved(Approval { reference: "r".into(), stage, amount_minor, currency: currency.into() })
         };
         let facts = [
-            PaymentFact::ReplyLost(LostCause::Timeout),
-            PaymentFact::Acknowledged { reference: None },
-            PaymentFact::Declined(Decline { code: "no".into(), message: String::new() }),
+            Fact::ReplyLost(LostCause::Timeout),
+            Fact::Acknowledged { reference: None },
+            Fact::Declined(Decline { code: "no".into(), message: String::new() }),
             approved(Stage::Authorized, 500, "EUR"),
             approved(Stage::Captured, 500, "EUR"),
             approved(Stage::Captured, 501, "EUR"),
@@ -58,7 +54,7 @@ mod tests {
         for status in PaymentStatus::ALL {
             for capture in [Capture::Automatic, Capture::Manual] {
                 for attention in [false, true] {
-                    let state = PaymentState { status, amount, capture, reference: None, attention };
+                    let state = PaymentState { status, amount, capture, attention };
                     for fact in &facts {
                         if let Transition::Moved { to, .. } = state.learn(fact) {
                             moves += 1;

@@ -115,7 +115,10 @@ fn lines(facts: &Facts, journal: &MoneyJournal) -> Vec<String> {
         .lines
         .iter()
         .map(|line| {
-            let account = format!("{}/{}", facts.gateway, line.account.name);
+            let account = match line.account {
+                journals::Account::System(account) => format!("{}/{}", facts.gateway, account.name),
+                journals::Account::Customer(id) => id.to_string(),
+            };
             survey::line(&account, line.direction, line.amount_minor, &facts.currency)
         })
         .collect();

@@ -174,6 +174,7 @@ mod tests {
     use super::*;
     use crate::events::{self, Told};
     use crate::ids::{BreakId, PaymentId, TenantId};
+    use crate::operation::{OperationId, OperationKind};
 
     fn moved() -> Move {
         Move {
@@ -241,7 +242,7 @@ mod tests {
             Move { version: 1, status: "open".into(), payment_id: Some(Uuid::from_u128(7)), ..moved() };
         let event = digest(events::of_break(
             BreakId(opened.object_id),
-            opened.payment_id.map(PaymentId),
+            OperationId { kind: OperationKind::Charge, id: Uuid::from_u128(7) },
             &told(&opened),
         ));
         assert_eq!(event.kind, "break.created");

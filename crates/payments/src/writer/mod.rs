@@ -1,38 +1,47 @@
-//! The one writer: everything that is learnt about a payment becomes status, journal, history, event and break
+//! The one writer: everything that is learnt about an operation becomes status, journal, history, event and break
 //! here, in one transaction.
 //!
-//! The worker's reply, the answer to a question, a signed webhook and an expired lease all come this way. Rows are
-//! locked in id order, [`PaymentState::learn`](crate::payment::state::PaymentState::learn) is applied to the state
-//! *found*, and what it says is written in a handful of statements for the whole batch. A fact that comes twice is
-//! no change; a journal that would be written twice is found by its source.
+//! The worker's reply, the answer to a question, a signed webhook, an expired lease and an account without funds all
+//! come this way. Rows are locked in id order, `learn` of their state is applied to the state *found*, and what it
+//! says is written in a handful of statements for the whole batch. A fact that comes twice is no change; a journal
+//! that would be written twice is found by its source.
 //!
-//! Lock order of everybody: inbound event → idempotency key → dispatch row → payment → ledger account.
+//! Lock order of everybody: inbound event → idempotency key → dispatch row → payment → payout → ledger account.
+
+mod booking;
+mod subject;
 
 use std::collections::{BTreeSet, HashMap};
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use sqlx::PgConnection;
-use tallystick_gateway::{Decline, Stage};
-use tallystick_ledger::{self as ledger, AccountCache, LedgerError, NewEntry, NewJournal, SystemAccount};
+use tallystick_ledger::{AccountCache, LedgerError};
 use tallystick_outbox::{self as outbox, NewEvent, OutboxError};
 use tallystick_runner::{DbError, Fault, clock};
 use uuid::Uuid;
+
+pub(crate) use booking::{Booked, Bookings, write as book_in_tx};
 
 use crate::breaks::{self, NewBreak};
 use crate::events::{self, Told};
 use crate::history::repo::NewMove;
 use crate::history::{self, Evidence};
-use crate::ids::{BreakId, PaymentId, TenantId};
-use crate::journals::{self, MoneyJournal};
-use crate::payment::repo::{self as payments, PaymentRow, Update};
-use crate::payment::state::{Mismatch, MoneyEvent, PaymentFact, PaymentStatus, Transition};
+use crate::ids::{BreakId, TenantId};
+use crate::operation::columns::Update;
+use crate::operation::{Fact, Mismatch, Operation, OperationId, OperationKind, Status, Transition};
+use crate::payment::repo::{self as payments, PaymentRow};
+use crate::payout::repo::{self as payouts, PayoutRow};
+use subject::Subject;
 
-/// A fact about a payment, and how it is known.
+/// A fact leads at most this far: settled, then returned, then nothing.
+const MOST_STEPS: usize = 3;
+
+/// A fact about an operation, and how it is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Learned {
-    pub payment: Uuid,
-    pub fact: PaymentFact,
+    pub operation: OperationId,
+    pub fact: Fact,
     pub evidence: Evidence,
 }
 
@@ -60,8 +69,8 @@ impl Fault for WriteError {
 /// What a batch of facts left behind.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
-    /// The rows as they are now, of all payments named in the batch that exist.
-    pub rows: HashMap<Uuid, PaymentRow>,
+    /// The rows as they are now, of all operations named in the batch that exist.
+    pub rows: HashMap<Uuid, Operation>,
     /// Gateway references that were not known before: (gateway, reference).
     pub new_references: Vec<(String, String)>,
     /// What moved, to be logged once it is committed.
@@ -71,23 +80,32 @@ pub(crate) struct Written {
 /// What happened, for the log and the figures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Moved {
-    Status { payment: Uuid, status: PaymentStatus, evidence: Evidence, event: Uuid },
-    Break { payment: Uuid, id: Uuid, kind: &'static str },
+    Status { operation: OperationId, status: &'static str, evidence: Evidence, event: Uuid },
+    Break { operation: OperationId, id: Uuid, kind: &'static str },
 }
 
 /// Logs and counts. Called after the commit: a transaction that is run again or rolled back moved nothing.
 pub(crate) fn log(moved: &[Moved]) {
     for one in moved {
         match *one {
-            Moved::Status { payment, status, evidence, event } => {
-                let (status, evidence) = (status.as_str(), evidence.as_str());
-                tracing::info!(payment.id = %payment, payment.status = status, evidence, event.id = %event, "payment moved");
-                metrics::counter!("tallystick_payment_moves_total", "status" => status, "evidence" => evidence)
-                    .increment(1);
+            Moved::Status { operation, status, evidence, event } => {
+                let evidence = evidence.as_str();
+                match operation.kind {
+                    OperationKind::Charge => {
+                        tracing::info!(payment.id = %operation.id, payment.status = status, evidence, event.id = %event, "payment moved");
+                        metrics::counter!("tallystick_payment_moves_total", "status" => status, "evidence" => evidence)
+                            .increment(1);
+                    }
+                    OperationKind::Payout => {
+                        tracing::info!(payout.id = %operation.id, payout.status = status, evidence, event.id = %event, "payout moved");
+                        metrics::counter!("tallystick_payout_moves_total", "status" => status, "evidence" => evidence)
+                            .increment(1);
+                    }
+                }
             }
-            Moved::Break { payment, id, kind } => {
+            Moved::Break { operation, id, kind } => {
                 tracing::warn!(
-                    payment.id = %payment, break.id = %id, break.kind = kind,
+                    operation.kind = operation.kind.object(), operation.id = %operation.id, break.id = %id, break.kind = kind,
                     "the gateway contradicts what we hold: a person must look; no money was booked"
                 );
                 metrics::counter!("tallystick_breaks_total", "kind" => kind).increment(1);
@@ -102,234 +120,175 @@ struct Collected {
     moves: Vec<NewMove>,
     events: Vec<NewEvent>,
     breaks: Vec<NewBreak>,
-    journals: Vec<(TenantId, String, MoneyJournal, tallystick_money::Currency)>,
+    bookings: Bookings,
     new_references: Vec<(String, String)>,
     moved: Vec<Moved>,
     changed: BTreeSet<Uuid>,
 }
 
-/// Learns facts in the caller's transaction. Facts about payments that do not exist are left out.
+/// Learns facts in the caller's transaction. Facts about operations that do not exist are left out.
 ///
-/// `also` names payments that are locked and returned without a fact about them.
+/// `also` names operations that are locked and returned without a fact about them.
 pub(crate) async fn learn_in_tx(
     conn: &mut PgConnection,
     accounts: &AccountCache,
     learned: &[Learned],
-    also: &[Uuid],
+    also: &[OperationId],
 ) -> Result<Written, WriteError> {
-    let ids: BTreeSet<Uuid> = learned.iter().map(|l| l.payment).chain(also.iter().copied()).collect();
-    let ids: Vec<Uuid> = ids.into_iter().collect();
-    let found = payments::lock(conn, &ids).await?;
-    let versions: HashMap<Uuid, i32> = found.iter().map(|r| (r.payment_id, r.version)).collect();
-    let mut rows: HashMap<Uuid, PaymentRow> = found.into_iter().map(|r| (r.payment_id, r)).collect();
+    let named: BTreeSet<OperationId> =
+        learned.iter().map(|l| l.operation).chain(also.iter().copied()).collect();
+    let of = |kind| -> Vec<Uuid> { named.iter().filter(|o| o.kind == kind).map(|o| o.id).collect() };
+    let mut payments = lock_payments(conn, &of(OperationKind::Charge)).await?;
+    let mut payouts = lock_payouts(conn, &of(OperationKind::Payout)).await?;
+    let versions: HashMap<Uuid, i32> = (payments.values().map(|r| (r.life.id, r.life.version)))
+        .chain(payouts.values().map(|r| (r.life.id, r.life.version)))
+        .collect();
     let mut out = Collected::default();
     let at = clock::now();
     for item in learned {
-        if let Some(row) = rows.get_mut(&item.payment) {
-            apply(row, item, at, &mut out);
+        match item.operation.kind {
+            OperationKind::Charge => {
+                if let Some(row) = payments.get_mut(&item.operation.id) {
+                    apply(row, item, at, &mut out);
+                }
+            }
+            OperationKind::Payout => {
+                if let Some(row) = payouts.get_mut(&item.operation.id) {
+                    apply(row, item, at, &mut out);
+                }
+            }
         }
     }
-    let updates: Vec<Update<'_>> =
-        out.changed.iter().map(|id| Update { before: versions[id], after: &rows[id] }).collect();
-    payments::update(conn, &updates).await?;
+    payments::update(conn, &updates(&payments, &versions, &out.changed)).await?;
+    payouts::update(conn, &updates(&payouts, &versions, &out.changed)).await?;
     history::repo::append(conn, &out.moves).await?;
     breaks::repo::open(conn, &out.breaks).await?;
-    post(conn, accounts, &out.journals).await?;
+    booking::write(conn, accounts, &out.bookings).await?;
     if !out.events.is_empty() {
         outbox::append_in_tx(conn, &out.events).await.map_err(WriteError::Outbox)?;
     }
+    let rows = (payments.into_iter().map(|(id, row)| (id, Operation::Charge(row))))
+        .chain(payouts.into_iter().map(|(id, row)| (id, Operation::Payout(row))))
+        .collect();
     Ok(Written { rows, new_references: out.new_references, moved: out.moved })
 }
 
-fn apply(row: &mut PaymentRow, item: &Learned, at: Timestamp, out: &mut Collected) {
-    let transition = row.state().learn(&item.fact);
+async fn lock_payments(
+    conn: &mut PgConnection,
+    ids: &[Uuid],
+) -> Result<HashMap<Uuid, PaymentRow>, WriteError> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    Ok(payments::lock(conn, ids).await?.into_iter().map(|row| (row.life.id, row)).collect())
+}
+
+async fn lock_payouts(conn: &mut PgConnection, ids: &[Uuid]) -> Result<HashMap<Uuid, PayoutRow>, WriteError> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    Ok(payouts::lock(conn, ids).await?.into_iter().map(|row| (row.life.id, row)).collect())
+}
+
+fn updates<'a, R>(
+    rows: &'a HashMap<Uuid, R>,
+    versions: &HashMap<Uuid, i32>,
+    changed: &BTreeSet<Uuid>,
+) -> Vec<Update<'a, R>> {
+    changed.iter().filter_map(|id| Some(Update { before: versions[id], after: rows.get(id)? })).collect()
+}
+
+fn apply<R: Subject>(row: &mut R, item: &Learned, at: Timestamp, out: &mut Collected) {
     remember_reference(row, &item.fact, at, out);
-    match transition {
-        Transition::NoChange => {}
-        Transition::Attention(mismatch) => call_a_person(row, &item.fact, &mismatch, at, out),
-        Transition::Moved { to, money, attention } => {
-            move_to(row, item, to, at, out);
-            if let Some(MoneyEvent::Captured { amount_minor }) = money {
-                row.authorized_minor = row.authorized_minor.max(amount_minor);
-                row.captured_minor = amount_minor;
-                let journal = journals::payment_captured::journal(row.payment_id, amount_minor);
-                out.journals.push((
-                    TenantId(row.tenant_id),
-                    row.gateway.clone(),
-                    journal,
-                    row.money().currency,
-                ));
-            }
-            if let Some(mismatch) = attention {
-                call_a_person(row, &item.fact, &mismatch, at, out);
+    for _ in 0..MOST_STEPS {
+        match row.learn(&item.fact) {
+            Transition::NoChange => break,
+            Transition::Attention(mismatch) => call_a_person(row, item, mismatch, at, out),
+            Transition::Moved { to, money, attention } => {
+                move_to(row, item, to, at, out);
+                if let Some(money) = money {
+                    row.book(money, item.evidence, &mut out.bookings);
+                }
+                if let Some(mismatch) = attention {
+                    call_a_person(row, item, mismatch, at, out);
+                }
             }
         }
     }
 }
 
 /// The gateway's id is kept as soon as it is known, whatever else the fact does: from then on nothing is submitted.
-fn remember_reference(row: &mut PaymentRow, fact: &PaymentFact, at: Timestamp, out: &mut Collected) {
-    let reference = match fact {
-        PaymentFact::Approved(approval) => Some(&approval.reference),
-        PaymentFact::Acknowledged { reference } => reference.as_ref(),
-        PaymentFact::ReplyLost(_) | PaymentFact::Declined(_) => None,
-    };
-    if let (None, Some(reference)) = (&row.gateway_reference, reference.filter(|r| !r.is_empty())) {
-        row.gateway_reference = Some(reference.clone());
-        row.updated_at = at.to_sqlx();
-        out.new_references.push((row.gateway.clone(), reference.clone()));
-        out.changed.insert(row.payment_id);
+fn remember_reference<R: Subject>(row: &mut R, fact: &Fact, at: Timestamp, out: &mut Collected) {
+    let life = row.life_mut();
+    if let (None, Some(reference)) = (&life.gateway_reference, fact.reference()) {
+        life.gateway_reference = Some(reference.to_owned());
+        life.updated_at = at.to_sqlx();
+        out.new_references.push((life.gateway.clone(), reference.to_owned()));
+        out.changed.insert(life.id);
     }
 }
 
-fn move_to(row: &mut PaymentRow, item: &Learned, to: PaymentStatus, at: Timestamp, out: &mut Collected) {
-    row.status = to;
-    row.version += 1;
-    row.updated_at = at.to_sqlx();
-    row.unknown_since = (to == PaymentStatus::Unknown).then(|| at.to_sqlx());
-    row.processed_at = to.is_final().then(|| at.to_sqlx());
-    let detail = match &item.fact {
-        PaymentFact::Declined(Decline { code, message }) => {
-            row.failure_code = Some(code.clone());
-            row.failure_message = Some(message.clone());
-            Some(code.clone())
-        }
-        PaymentFact::Approved(approval) => {
-            if approval.stage == Stage::Authorized && to == PaymentStatus::Authorized {
-                row.authorized_minor = approval.amount_minor;
-            }
-            None
-        }
-        PaymentFact::ReplyLost(cause) => Some(cause.name().to_owned()),
-        PaymentFact::Acknowledged { .. } => None,
-    };
-    out.changed.insert(row.payment_id);
+fn move_to<R: Subject>(row: &mut R, item: &Learned, to: R::Status, at: Timestamp, out: &mut Collected) {
+    row.life_mut().move_to(to, &item.fact, at);
+    row.moved(&item.fact);
+    let life = row.life();
+    out.changed.insert(life.id);
     out.moves.push(NewMove {
-        object: row.payment_id,
-        version: row.version,
+        object: life.id,
+        version: life.version,
         status: to.as_str(),
         at,
         evidence: item.evidence,
-        detail,
+        detail: item.fact.detail(),
     });
     let told = Told {
-        tenant: TenantId(row.tenant_id),
+        tenant: TenantId(life.tenant_id),
         status: to.as_str(),
-        amount: row.money(),
-        version: row.version,
+        amount: life.money(),
+        version: life.version,
         at,
     };
-    let event = events::of_payment(PaymentId(row.payment_id), &told);
-    let (payment, evidence) = (row.payment_id, item.evidence);
-    out.moved.push(Moved::Status { payment, status: to, evidence, event: event.event_id });
+    let event = events::of_operation(item.operation, &told);
+    let (operation, evidence) = (item.operation, item.evidence);
+    out.moved.push(Moved::Status { operation, status: to.as_str(), evidence, event: event.event_id });
     out.events.push(event);
 }
 
-fn call_a_person(
-    row: &mut PaymentRow,
-    fact: &PaymentFact,
-    mismatch: &Mismatch,
+fn call_a_person<R: Subject>(
+    row: &mut R,
+    item: &Learned,
+    mismatch: Mismatch,
     at: Timestamp,
     out: &mut Collected,
 ) {
-    let (code, kind, proposal) = match mismatch {
-        Mismatch::Amount => (
-            "amount_mismatch",
-            "wrong_amount",
-            "compare with the gateway's records, then book what was really taken or refund it",
-        ),
-        Mismatch::Currency => (
-            "currency_mismatch",
-            "currency_mismatch",
-            "compare with the gateway's records, then book what was really taken or refund it",
-        ),
-        Mismatch::LateCapture => (
-            "late_capture",
-            "late_capture",
-            "refund the customer at the gateway, or book the capture and deliver the order",
-        ),
-    };
-    let (actual_minor, actual_currency) = match fact {
-        PaymentFact::Approved(approval) => (Some(approval.amount_minor), Some(approval.currency.clone())),
-        PaymentFact::Acknowledged { .. } | PaymentFact::ReplyLost(_) | PaymentFact::Declined(_) => {
+    let (actual_minor, actual_currency) = match &item.fact {
+        Fact::Approved(approval) => (Some(approval.amount_minor), Some(approval.currency.clone())),
+        Fact::Acknowledged { .. } | Fact::ReplyLost(_) | Fact::Declined(_) | Fact::InsufficientFunds => {
             (None, None)
         }
     };
-    let break_id = Uuid::now_v7();
-    row.attention_code = Some(code.to_owned());
-    row.attention_break = Some(break_id);
-    row.updated_at = at.to_sqlx();
-    out.changed.insert(row.payment_id);
+    let (break_id, kind, operation) = (Uuid::now_v7(), mismatch.kind(), item.operation);
+    let life = row.life_mut();
+    life.attention_code = Some(mismatch.attention().to_owned());
+    life.attention_break = Some(break_id);
+    life.updated_at = at.to_sqlx();
+    out.changed.insert(life.id);
     out.breaks.push(NewBreak {
         break_id,
-        tenant_id: row.tenant_id,
+        tenant_id: life.tenant_id,
         kind,
-        payment_id: row.payment_id,
-        gateway: row.gateway.clone(),
-        gateway_reference: row.gateway_reference.clone(),
-        currency: row.currency.clone(),
-        expected_minor: row.amount_minor,
+        operation,
+        gateway: life.gateway.clone(),
+        gateway_reference: life.gateway_reference.clone(),
+        currency: life.currency.clone(),
+        expected_minor: life.amount_minor,
         actual_minor,
         actual_currency,
-        proposal,
+        proposal: mismatch.proposal(),
         at,
     });
-    let told = Told { tenant: TenantId(row.tenant_id), status: "open", amount: row.money(), version: 1, at };
-    out.events.push(events::of_break(BreakId(break_id), Some(PaymentId(row.payment_id)), &told));
-    out.moved.push(Moved::Break { payment: row.payment_id, id: break_id, kind });
-}
-
-async fn post(
-    conn: &mut PgConnection,
-    cache: &AccountCache,
-    journals: &[(TenantId, String, MoneyJournal, tallystick_money::Currency)],
-) -> Result<(), WriteError> {
-    if journals.is_empty() {
-        return Ok(());
-    }
-    let key = |gateway: &str, name: &str| format!("{gateway}/{name}");
-    let mut wanted = HashMap::new();
-    for (tenant, gateway, journal, currency) in journals {
-        for line in &journal.lines {
-            wanted.entry((tenant.0, key(gateway, line.account.name), *currency)).or_insert(line.account);
-        }
-    }
-    let wanted: Vec<SystemAccount> = wanted
-        .into_iter()
-        .map(|((tenant_id, key, currency), account)| SystemAccount {
-            tenant_id,
-            key,
-            name: account.name,
-            kind: account.kind,
-            currency,
-        })
-        .collect();
-    let accounts = ledger::system_accounts_in_tx(conn, cache, &wanted).await.map_err(WriteError::Ledger)?;
-    let new: Vec<NewJournal> = journals
-        .iter()
-        .map(|(tenant, gateway, journal, currency)| NewJournal {
-            journal_id: Uuid::now_v7(),
-            tenant_id: tenant.0,
-            kind: journal.kind,
-            source: journal.source,
-            source_text: None,
-            ordinal: 0,
-            description: journal.description.into(),
-            metadata: None,
-            effective_at: None,
-            corrects: None,
-            entries: journal
-                .lines
-                .iter()
-                .map(|line| NewEntry {
-                    account: accounts[&(tenant.0, key(gateway, line.account.name), *currency)],
-                    direction: line.direction,
-                    amount_minor: line.amount_minor,
-                })
-                .collect(),
-            status: None,
-        })
-        .collect();
-    ledger::post_in_tx(conn, &new).await.map_err(WriteError::Ledger)?;
-    Ok(())
+    let told =
+        Told { tenant: TenantId(life.tenant_id), status: "open", amount: life.money(), version: 1, at };
+    out.events.push(events::of_break(BreakId(break_id), operation, &told));
+    out.moved.push(Moved::Break { operation, id: break_id, kind });
 }

@@ -8,8 +8,9 @@ use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _};
 use tallystick_gateway::signature::WebhookSecret;
 use tallystick_gateway::{Gateway, WebhookMessage};
+use tallystick_payments::CreateError;
 use tallystick_payments::ids::{PaymentId, TenantId};
-use tallystick_payments::payment::{Capture, CreateError, CreatePayment, Payment, PaymentStatus};
+use tallystick_payments::payment::{Capture, CreatePayment, Payment, PaymentStatus};
 use tallystick_payments::settings::Settings;
 use tallystick_payments::{Answer, Engine, InboundError, migrate, tenants};
 use tallystick_runner::{Db, Shutdown};
@@ -141,7 +142,7 @@ impl World {
     }
 
     pub async fn statuses(&self, process: &Process, id: PaymentId) -> Vec<String> {
-        let history = process.engine.history(id).await.expect("history");
+        let history = process.engine.history(id.0).await.expect("history");
         let versions: Vec<i32> = history.iter().map(|h| h.version).collect();
         assert_eq!(versions, (1..).take(versions.len()).collect::<Vec<i32>>(), "versions without a gap");
         history.into_iter().map(|h| h.status).collect()
@@ -156,7 +157,7 @@ impl World {
             (payment.status, payment.captured_minor),
             (PaymentStatus::Succeeded, payment.amount_minor)
         );
-        let journals = process.engine.payment_journals(self.tenant, id).await.expect("journals");
+        let journals = process.engine.journals_of(self.tenant, id.0).await.expect("journals");
         assert_eq!(journals.iter().map(|j| j.kind.as_str()).collect::<Vec<_>>(), ["payment_captured"]);
         self.told_every_move(process, id).await;
     }
@@ -165,7 +166,7 @@ impl World {
         let payment = self.get(process, id).await;
         let statuses = self.statuses(process, id).await;
         assert_eq!(statuses.len(), usize::try_from(payment.version).unwrap());
-        let events = process.engine.payment_events(self.tenant, id).await.expect("events");
+        let events = process.engine.events_of(self.tenant, id.0).await.expect("events");
         let told: Vec<&str> = events.iter().filter_map(|e| e["status"].as_str()).collect();
         assert_eq!(told, statuses, "one event per move");
     }

@@ -22,6 +22,7 @@ pub struct Effect {
     pub amount_minor: i64,
     pub currency: String,
     pub reference: String,
+    pub stage: Stage,
 }
 
 #[derive(Default)]
@@ -98,17 +99,27 @@ impl Scripted {
             amount_minor: submit.amount.minor,
             currency: submit.amount.currency.code().into(),
             reference: format!("ref-{}-{}", submit.key, effects.len()),
+            stage: stage(submit),
         };
         if effects.is_empty() || self.capability.replay == Replay::ReExecutes {
             effects.push(effect);
         }
-        approval(&effects[0], submit)
+        approval(&effects[0])
     }
 
     /// Makes the gateway do the charge by itself (late processing).
     pub fn charge_late(&self, key: &str, amount_minor: i64, currency: &str) -> String {
+        self.do_late(key, amount_minor, currency, Stage::Captured)
+    }
+
+    /// Makes the bank pay by itself.
+    pub fn pay_late(&self, key: &str, amount_minor: i64) -> String {
+        self.do_late(key, amount_minor, "EUR", Stage::Paid)
+    }
+
+    fn do_late(&self, key: &str, amount_minor: i64, currency: &str, stage: Stage) -> String {
         let reference = format!("ref-{key}-0");
-        let effect = Effect { amount_minor, currency: currency.into(), reference: reference.clone() };
+        let effect = Effect { amount_minor, currency: currency.into(), reference: reference.clone(), stage };
         self.state().book.entry(key.into()).or_default().push(effect);
         reference
     }
@@ -161,11 +172,18 @@ impl Scripted {
     }
 }
 
-fn approval(effect: &Effect, submit: &Submit) -> Approval {
-    let Operation::Charge { capture, .. } = &submit.operation;
+fn stage(submit: &Submit) -> Stage {
+    match &submit.operation {
+        Operation::Charge { capture: true, .. } => Stage::Captured,
+        Operation::Charge { capture: false, .. } => Stage::Authorized,
+        Operation::Payout { .. } => Stage::Paid,
+    }
+}
+
+fn approval(effect: &Effect) -> Approval {
     Approval {
         reference: effect.reference.clone(),
-        stage: if *capture { Stage::Captured } else { Stage::Authorized },
+        stage: effect.stage,
         amount_minor: effect.amount_minor,
         currency: effect.currency.clone(),
     }
@@ -185,14 +203,15 @@ impl Gateway for Scripted {
         if self.closed.load(Ordering::SeqCst) {
             return Outcome::NotSent(NotSentCause::Connect("connection refused".into()));
         }
-        let Operation::Charge { payment_method, .. } = &submit.operation;
+        let (Operation::Charge { payment_method: wish, .. } | Operation::Payout { destination: wish }) =
+            &submit.operation;
         let nth = {
             let mut state = self.state();
             let n = state.submits.entry(submit.key.clone()).or_default();
             *n += 1;
             *n
         };
-        let work = self.behave(submit, payment_method, nth);
+        let work = self.behave(submit, wish, nth);
         tokio::time::timeout(deadline, work).await.unwrap_or(Outcome::Lost(LostCause::Timeout))
     }
 
@@ -206,12 +225,7 @@ impl Gateway for Scripted {
         }
         let state = self.state();
         match (state.book.get(key).and_then(|e| e.first()), state.declined.get(key)) {
-            (Some(effect), _) => Answer::Approved(Approval {
-                reference: effect.reference.clone(),
-                stage: Stage::Captured,
-                amount_minor: effect.amount_minor,
-                currency: effect.currency.clone(),
-            }),
+            (Some(effect), _) => Answer::Approved(approval(effect)),
             (None, Some(decline)) => Answer::Declined(decline.clone()),
             (None, None) => Answer::NotFound,
         }
@@ -225,18 +239,17 @@ impl Gateway for Scripted {
         let event: Value =
             serde_json::from_slice(body).map_err(|e| WebhookError::Malformed(e.to_string()))?;
         let text = |name: &str| event[name].as_str().map(str::to_owned);
+        let approved = |stage| ReportKind::Approved {
+            stage,
+            amount_minor: event["amount_minor"].as_i64().unwrap_or(0),
+            currency: text("currency").unwrap_or_default(),
+        };
         let kind = match event["type"].as_str() {
-            Some("captured") => ReportKind::Approved {
-                stage: Stage::Captured,
-                amount_minor: event["amount_minor"].as_i64().unwrap_or(0),
-                currency: text("currency").unwrap_or_default(),
-            },
-            Some("authorized") => ReportKind::Approved {
-                stage: Stage::Authorized,
-                amount_minor: event["amount_minor"].as_i64().unwrap_or(0),
-                currency: text("currency").unwrap_or_default(),
-            },
-            Some("declined") => {
+            Some("captured") => approved(Stage::Captured),
+            Some("authorized") => approved(Stage::Authorized),
+            Some("settled") => approved(Stage::Paid),
+            Some("returned") => approved(Stage::Returned),
+            Some("declined" | "rejected") => {
                 ReportKind::Declined(Decline { code: "declined".into(), message: "no".into() })
             }
             Some("pending") => ReportKind::Pending,

@@ -53,7 +53,7 @@ async fn c035_event_before_its_payment_is_parked_and_applied(pool: PgPool) {
         .await;
     world.succeeds(&process, id).await;
     world.until_number(OPEN, 0).await;
-    let journals = process.engine.payment_journals(world.tenant, id).await.unwrap();
+    let journals = process.engine.journals_of(world.tenant, id.0).await.unwrap();
     assert_eq!(journals.len(), 1);
     process.stop().await;
 }
@@ -268,7 +268,7 @@ async fn c053_signed_event_with_the_wrong_amount(pool: PgPool) {
         until("attention", async || world.get(&process, id).await.attention.is_some()).await;
         let payment = world.get(&process, id).await;
         assert_eq!((payment.status, payment.captured_minor), (Processing, 0));
-        assert!(process.engine.payment_journals(world.tenant, id).await.unwrap().is_empty());
+        assert!(process.engine.journals_of(world.tenant, id.0).await.unwrap().is_empty());
     }
     process.stop().await;
 }
@@ -311,7 +311,7 @@ async fn c055_poll_and_webhook_at_the_same_moment(pool: PgPool) {
     }
     for id in ids {
         world.succeeds(&process, id).await;
-        let journals = process.engine.payment_journals(world.tenant, id).await.unwrap();
+        let journals = process.engine.journals_of(world.tenant, id.0).await.unwrap();
         assert_eq!(journals.len(), 1);
         world.told_every_move(&process, id).await;
     }

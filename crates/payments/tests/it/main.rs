@@ -7,6 +7,7 @@ mod gateway;
 
 mod inbound;
 mod orders;
+mod payouts;
 mod pipeline;
 mod plans;
 mod recovery;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use sqlx::PgPool;
 use tallystick_gateway::Replay;
+use tallystick_payments::CreateError;
 use tallystick_payments::ids::PaymentId;
-use tallystick_payments::payment::CreateError;
 use tallystick_payments::payment::PaymentStatus::Failed;
 use tallystick_payments::{migrate, tenants};
 
@@ -80,8 +80,8 @@ async fn c014_one_active_payment_per_order(pool: PgPool) {
         process.engine.create_payment(world.tenant, key, world.order("ok", 10_000, Some("7"))).await.unwrap();
     assert_eq!((second.status, second.existing, second.id), (200, true, first.id));
     let refused = world.create(&process, world.order("ok", 12_000, Some("7"))).await;
-    let Err(CreateError::OrderConflict { payment_id, field }) = refused else { panic!("{refused:?}") };
-    assert_eq!((payment_id.0, field), (first.id, "/amount_minor"));
+    let Err(CreateError::OrderConflict { id, field, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!((id, field), (first.id, "/amount_minor"));
     assert_eq!(world.number("SELECT count(*) FROM payments.payment").await, 1);
     assert_eq!(world.number("SELECT count(*) FROM payments.idempotency").await, 2, "refusals are not stored");
 }

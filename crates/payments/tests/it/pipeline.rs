@@ -24,7 +24,7 @@ async fn approved_and_declined(pool: PgPool) {
     let failed = world.becomes(&process, no, &[Failed]).await;
     assert_eq!(failed.failure.map(|f| f.code).as_deref(), Some("declined"));
     assert!(world.gateway.effects(&no.to_string()).is_empty());
-    assert!(process.engine.payment_journals(world.tenant, no).await.unwrap().is_empty());
+    assert!(process.engine.journals_of(world.tenant, no.0).await.unwrap().is_empty());
     world.told_every_move(&process, no).await;
     world.until_number("SELECT count(*) FROM payments.dispatch", 0).await;
     process.stop().await;
@@ -40,7 +40,7 @@ async fn c002_lost_reply_after_the_effect(pool: PgPool) {
     assert_eq!(world.statuses(&process, id).await, ["pending", "unknown", "succeeded"]);
     assert_eq!(world.gateway.submits(&id.to_string()), 1);
     world.charged_once(&process, id).await;
-    let attempts = process.engine.attempts(id).await.unwrap();
+    let attempts = process.engine.attempts(id.0).await.unwrap();
     let shown: Vec<(&str, &str)> = attempts.iter().map(|a| (a.action.as_str(), a.outcome.as_str())).collect();
     assert_eq!(shown, [("submit", "lost"), ("ask", "approved")]);
     process.stop().await;
@@ -83,7 +83,7 @@ async fn c006_connection_refused_is_not_a_decline(pool: PgPool) {
     let process = world.process().await;
     world.gateway.closed.store(true, Ordering::SeqCst);
     let id = world.pay(&process, "ok").await;
-    until("three tries", async || process.engine.attempts(id).await.unwrap().len() >= 3).await;
+    until("three tries", async || process.engine.attempts(id.0).await.unwrap().len() >= 3).await;
     assert_eq!(world.statuses(&process, id).await, ["pending"]);
     world.gateway.closed.store(false, Ordering::SeqCst);
     world.succeeds(&process, id).await;
@@ -101,7 +101,7 @@ async fn c015_another_amount_or_currency_calls_a_person(pool: PgPool) {
         let payment = world.becomes(&process, id, &[Unknown]).await;
         assert_eq!(payment.attention.as_ref().map(|a| a.code.as_str()), Some(code));
         assert!(payment.gateway_reference.is_some());
-        assert!(process.engine.payment_journals(world.tenant, id).await.unwrap().is_empty());
+        assert!(process.engine.journals_of(world.tenant, id.0).await.unwrap().is_empty());
         let breaks = process.engine.breaks(world.tenant, Some("open"), None, 10).await.unwrap();
         let of_it: Vec<_> = breaks.iter().filter(|b| b.payment_id == Some(id)).collect();
         assert_eq!(of_it.len(), 1, "{breaks:?}");
@@ -179,7 +179,7 @@ async fn c111_retry_after_is_honoured(pool: PgPool) {
     let id = world.pay(&process, "busy").await;
     world.succeeds(&process, id).await;
     assert_eq!(world.statuses(&process, id).await, ["pending", "succeeded"]);
-    let attempts = process.engine.attempts(id).await.unwrap();
+    let attempts = process.engine.attempts(id.0).await.unwrap();
     assert!(attempts[1].at.duration_since(attempts[0].at) >= jiff::SignedDuration::from_millis(300));
     process.stop().await;
 }
@@ -194,7 +194,7 @@ async fn c114_old_answer_after_a_newer_webhook(pool: PgPool) {
     deliver(&process, "evt-1", &captured(id, 10_000)).await.unwrap();
     world.succeeds(&process, id).await;
     world.gateway.gate.add_permits(1);
-    until("the reply is recorded", async || !process.engine.attempts(id).await.unwrap().is_empty()).await;
+    until("the reply is recorded", async || !process.engine.attempts(id.0).await.unwrap().is_empty()).await;
     world.charged_once(&process, id).await;
     assert_eq!(world.statuses(&process, id).await, ["pending", "succeeded"]);
     process.stop().await;

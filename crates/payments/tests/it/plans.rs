@@ -11,9 +11,12 @@ fn statement(file: &str, name: &str) -> String {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file);
     let text = std::fs::read_to_string(path).unwrap();
     let from = text.find(&format!("-- {name}\n")).unwrap_or_else(|| panic!("no statement {name} in {file}"));
-    let rest = &text[from..];
-    let end = rest.find("\"#").into_iter().chain(rest.find("\",\n")).chain(rest.find("\"\n")).min().unwrap();
-    rest[..end].to_owned()
+    let (rest, raw) = (&text[from..], text[..from].trim_end().ends_with("r#\""));
+    let end = match raw {
+        true => rest.find("\"#"),
+        false => rest.find("\",\n").into_iter().chain(rest.find("\"\n")).min(),
+    };
+    rest[..end.expect("a string ends")].to_owned()
 }
 
 #[sqlx::test(migrations = false)]
@@ -24,6 +27,10 @@ async fn hot_statements_use_their_indexes(pool: PgPool) {
         .sql(&format!(
             "INSERT INTO payments.payment (payment_id, tenant_id, status, currency, amount_minor, captured_minor, authorized_minor, capture, payment_method, gateway, gateway_reference, order_id, active_order, created_at, updated_at, processed_at)
              SELECT gen_random_uuid(), '{tenant}', 'succeeded', 'EUR', 1, 1, 1, 'automatic', 'ok', 'cards', 'r' || n, 'o' || n, 'o' || n, now(), now(), now() FROM generate_series(1, 100000) n;
+             INSERT INTO payments.payout (payout_id, tenant_id, status, account_id, destination, currency, amount_minor, gateway, gateway_reference, reference, active_reference, created_at, updated_at, processed_at)
+             SELECT gen_random_uuid(), '{tenant}', 'succeeded', '{tenant}', 'ok', 'EUR', 1, 'cards', 'p' || n, 'o' || n, 'o' || n, now(), now(), now() FROM generate_series(1, 100000) n;
+             INSERT INTO payments.dispatch (operation_id, kind, gateway, due_at)
+             SELECT payout_id, 2, 'cards', now() + random() * interval '1 h' FROM payments.payout LIMIT 50000;
              INSERT INTO payments.dispatch (operation_id, kind, gateway, due_at)
              SELECT payment_id, 1, 'cards', now() + random() * interval '1 h' FROM payments.payment LIMIT 50000;
              INSERT INTO payments.inbound_event (gateway, event_id, raw, state, ended_at)
@@ -31,7 +38,7 @@ async fn hot_statements_use_their_indexes(pool: PgPool) {
              INSERT INTO payments.idempotency SELECT '{tenant}', 'POST /api/v1/payments', 'k' || n, '', '', 202, '', NULL, now() FROM generate_series(1, 50000) n"
         ))
         .await;
-    for table in ["payment", "dispatch", "inbound_event", "idempotency"] {
+    for table in ["payment", "payout", "dispatch", "inbound_event", "idempotency"] {
         world.sql(&format!("ANALYZE payments.{table}")).await;
     }
     let hot = [
@@ -39,8 +46,13 @@ async fn hot_statements_use_their_indexes(pool: PgPool) {
         ("dispatch/repo.rs", "dispatch.lock"),
         ("dispatch/repo.rs", "dispatch.postpone"),
         ("dispatch/repo.rs", "dispatch.delete"),
-        ("payment/repo.rs", "payment.find"),
+        ("dispatch/repo.rs", "dispatch.put_off_first"),
+        ("dispatch/repo.rs", "dispatch.restore"),
         ("payment/repo.rs", "payment.update"),
+        ("payout/repo.rs", "payout.update"),
+        ("gauges/repo.rs", "gauges.read"),
+        ("idle/repo.rs", "idle.is_idle"),
+        ("inbound/repo.rs", "inbound.find"),
         ("inbound/repo.rs", "inbound.lock_named"),
         ("inbound/repo.rs", "inbound.lock_due"),
         ("inbound/repo.rs", "inbound.make_due"),
@@ -68,7 +80,11 @@ async fn hot_statements_use_their_indexes(pool: PgPool) {
         let plan: Vec<String> =
             sqlx::query_scalar(AssertSqlSafe(explain)).fetch_all(&mut *conn).await.expect(name);
         let plan = plan.join("\n");
-        assert!(!plan.contains("Seq Scan on"), "{name} scans a table:\n{plan}");
+        // These ask about all open work; what is behind it is never read whole.
+        let of_all = ["gauges.read", "idle.is_idle"].contains(&name);
+        let scans = plan.lines().filter(|line| line.contains("Seq Scan on"));
+        let wrong = scans.filter(|line| !of_all || line.contains("Seq Scan on pay")).count();
+        assert_eq!(wrong, 0, "{name} scans a table:\n{plan}");
         sqlx::raw_sql("DEALLOCATE hot").execute(&mut *conn).await.unwrap();
     }
 }

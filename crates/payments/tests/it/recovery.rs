@@ -33,9 +33,9 @@ async fn c012_claim_after_a_dead_worker_asks_before_it_sends(pool: PgPool) {
         world.succeeds(&worker, id).await;
         world.charged_once(&worker, id).await;
         assert_eq!(world.statuses(&worker, id).await, ["pending", "unknown", "succeeded"]);
-        let history = worker.engine.history(id).await.unwrap();
+        let history = worker.engine.history(id.0).await.unwrap();
         assert_eq!(history[1].evidence, "expiry");
-        let first = &worker.engine.attempts(id).await.unwrap()[0];
+        let first = &worker.engine.attempts(id.0).await.unwrap()[0];
         assert_eq!(first.action, "ask", "the first act after a lost lease is a question");
     }
     assert_eq!(world.gateway.submits(&charged.to_string()), 0, "it was charged before");

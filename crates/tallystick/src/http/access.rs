@@ -24,8 +24,13 @@ pub async fn access(request: Request, next: Next) -> Response {
     let method = method(request.method());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
-    let span =
-        tracing::info_span!("request", request.id = id.as_str(), tenant.id = Empty, payment.id = Empty);
+    let span = tracing::info_span!(
+        "request",
+        request.id = id.as_str(),
+        tenant.id = Empty,
+        payment.id = Empty,
+        payout.id = Empty
+    );
     let started = Instant::now();
     let mut response = next.run(request).instrument(span.clone()).await;
     write_problem(&mut response, &id);

@@ -18,6 +18,7 @@ mod body;
 pub mod card;
 mod cursor;
 mod drain;
+mod expand;
 mod extract;
 mod fields;
 mod health;
@@ -34,6 +35,7 @@ mod request_id;
 mod serve;
 mod state;
 pub mod v1;
+mod webhook_url;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};

@@ -18,19 +18,22 @@ use utoipa::{Modify, OpenApi};
 use super::AppState;
 use super::extract::json_bytes;
 use super::problem::ProblemBody;
-use super::v1::{accounts, breaks, events, journals, payments, trial_balance};
+use super::v1::{accounts, breaks, events, journals, payments, payouts, trial_balance};
 use super::{health, hooks, metrics};
 
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Tallystick",
-        description = "Takes money in, each charge exactly once in effect, and proves it.\n\nErrors are `application/problem+json` with a stable `code`. Money is given in both forms: a decimal of major units and an integer of minor units. Times are RFC 3339 in UTC. Lists are newest first; the feed of events is oldest first."
+        description = "Takes money in and sends money out, each exactly once in effect, and proves it.\n\nErrors are `application/problem+json` with a stable `code`. Money is given in both forms: a decimal of major units and an integer of minor units. Times are RFC 3339 in UTC. Lists are newest first; the feed of events is oldest first."
     ),
     paths(
         payments::create::create,
         payments::list::list,
         payments::get::get,
+        payouts::create::create,
+        payouts::list::list,
+        payouts::get::get,
         accounts::open::open,
         accounts::list::list,
         accounts::get::get,
@@ -52,6 +55,7 @@ use super::{health, hooks, metrics};
     modifiers(&Common),
     tags(
         (name = "payments", description = "Money in."),
+        (name = "payouts", description = "Money out: debited first, sent once."),
         (name = "ledger", description = "Accounts, journals and balances."),
         (name = "events", description = "The pull feed: every move, once, in order per object."),
         (name = "breaks", description = "Differences that a person works to zero. Operator scope."),
@@ -184,6 +188,7 @@ mod tests {
         let document = document();
         for (schema, fields) in [
             ("NewPayment", payments::create::FIELDS),
+            ("NewPayout", payouts::create::FIELDS),
             ("NewAccount", accounts::open::FIELDS),
             ("NewJournal", journals::post::FIELDS),
             ("NewEntry", journals::post::ENTRY_FIELDS),

@@ -20,7 +20,7 @@ pub enum Code {
     IdempotencyMismatch,
     /// The first request with this key is under way.
     IdempotencyInFlight,
-    /// The order has another active payment.
+    /// The order or reference has another active payment or payout.
     OrderConflict,
     /// The thing's state does not allow it.
     InvalidState,
@@ -143,7 +143,7 @@ impl Code {
             Self::MethodNotAllowed => "Method not allowed",
             Self::IdempotencyMismatch => "Idempotency-Key used with another request",
             Self::IdempotencyInFlight => "Request under way",
-            Self::OrderConflict => "Order has another active payment",
+            Self::OrderConflict => "Order or reference has another active payment or payout",
             Self::InvalidState => "Not possible in this state",
             Self::JournalConflict => "Journal stands with other entries",
             Self::BodyTooLarge => "Body too large",
@@ -170,7 +170,9 @@ impl Code {
             Self::MethodNotAllowed => "Use a method that `Allow` names.",
             Self::IdempotencyMismatch => "`errors` names what differs. Use a new key for a new request.",
             Self::IdempotencyInFlight => "Repeat after `Retry-After` with the same key.",
-            Self::OrderConflict => "`payment_id` is the order's active payment, `errors` names what differs.",
+            Self::OrderConflict => {
+                "`payment_id` or `payout_id` is the active one, `errors` names what differs."
+            }
             Self::InvalidState => "Read the thing again; its state does not allow this.",
             Self::JournalConflict => {
                 "A journal of this `source` stands with other entries; use another source."

@@ -4,10 +4,11 @@ use std::error::Error;
 
 use tallystick_ledger::LedgerError;
 use tallystick_outbox::OutboxError;
-use tallystick_payments::InboundError;
 use tallystick_payments::bookkeeping::BookError;
-use tallystick_payments::payment::CreateError;
+use tallystick_payments::ids::{PaymentId, PayoutId};
+use tallystick_payments::{CreateError, InboundError, OperationKind};
 use tallystick_runner::DbError;
+use uuid::Uuid;
 
 use super::{Code, FieldError, Problem};
 
@@ -29,18 +30,43 @@ impl From<CreateError> for Problem {
         match error {
             CreateError::IdempotencyMismatch { fields } => mismatch(fields),
             CreateError::InFlight => in_flight(),
-            CreateError::OrderConflict { payment_id, field } => {
-                let message = "is another one in the order's active payment";
-                let problem = Self::new(Code::OrderConflict, "the order has an active payment that differs")
-                    .with(FieldError::new(field, "order_conflict", message));
-                Self { payment_id: Some(payment_id), ..problem }
-            }
+            CreateError::OrderConflict { kind, id, field } => conflict(kind, id, field),
             CreateError::UnknownGateway => Self::field("/gateway", "unknown", "is no gateway account"),
             CreateError::PaymentMethodRequired => Self::field("/payment_method", "required", "is required"),
+            CreateError::UnknownAccount(_) => Self::not_found(),
+            CreateError::AccountCurrency(currency) => Self::field(
+                "/currency",
+                "account_currency",
+                format!("must be that of the account, {currency}"),
+            ),
+            CreateError::AccountKind => Self::field(
+                "/account_id",
+                "account_kind",
+                "must be a liability, equity or revenue account: a debit raises the others",
+            ),
+            CreateError::Ledger(error) => error.into(),
             CreateError::Overloaded => Self::overloaded(),
             CreateError::Outbox(error) => error.into(),
             CreateError::Db(error) => error.into(),
         }
+    }
+}
+
+fn conflict(kind: OperationKind, id: Uuid, field: &'static str) -> Problem {
+    let (detail, message) = match kind {
+        OperationKind::Charge => {
+            ("the order has an active payment that differs", "is another one in the order's active payment")
+        }
+        OperationKind::Payout => (
+            "the reference has an active payout that differs",
+            "is another one in the reference's active payout",
+        ),
+    };
+    let problem =
+        Problem::new(Code::OrderConflict, detail).with(FieldError::new(field, "order_conflict", message));
+    match kind {
+        OperationKind::Charge => Problem { payment_id: Some(PaymentId(id)), ..problem },
+        OperationKind::Payout => Problem { payout_id: Some(PayoutId(id)), ..problem },
     }
 }
 

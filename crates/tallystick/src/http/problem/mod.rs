@@ -14,7 +14,7 @@ use std::time::Duration;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use tallystick_payments::ids::PaymentId;
+use tallystick_payments::ids::{PaymentId, PayoutId};
 use utoipa::ToSchema;
 
 pub use code::Code;
@@ -67,6 +67,10 @@ pub struct ProblemBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = Uuid)]
     pub payment_id: Option<PaymentId>,
+    /// `order_conflict` only: the active payout of the reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = Uuid)]
+    pub payout_id: Option<PayoutId>,
 }
 
 /// Why a request was not carried out.
@@ -79,6 +83,7 @@ pub struct Problem {
     retry_after: Option<u64>,
     authenticate: Option<&'static str>,
     payment_id: Option<PaymentId>,
+    payout_id: Option<PayoutId>,
 }
 
 impl Problem {
@@ -91,6 +96,7 @@ impl Problem {
             retry_after,
             authenticate: None,
             payment_id: None,
+            payout_id: None,
         }
     }
 
@@ -218,6 +224,7 @@ impl Problem {
             request_id,
             errors: &self.errors,
             payment_id: self.payment_id,
+            payout_id: self.payout_id,
         };
         let bytes = serde_json::to_vec(&body).expect("strings, integers and ids always serialize");
         *response.status_mut() = self.code.status();

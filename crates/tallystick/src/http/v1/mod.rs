@@ -5,6 +5,7 @@ pub mod breaks;
 pub mod events;
 pub mod journals;
 pub mod payments;
+pub mod payouts;
 pub mod trial_balance;
 
 use axum::Router;
@@ -14,6 +15,7 @@ use super::AppState;
 
 /// Where things are, for `Location`.
 pub(super) const PAYMENTS: &str = "/api/v1/payments";
+pub(super) const PAYOUTS: &str = "/api/v1/payouts";
 pub(super) const ACCOUNTS: &str = "/api/v1/accounts";
 pub(super) const JOURNALS: &str = "/api/v1/journals";
 
@@ -21,6 +23,8 @@ pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/api/v1/payments", post(payments::create::create).get(payments::list::list))
         .route("/api/v1/payments/{id}", get(payments::get::get))
+        .route("/api/v1/payouts", post(payouts::create::create).get(payouts::list::list))
+        .route("/api/v1/payouts/{id}", get(payouts::get::get))
         .route("/api/v1/accounts", post(accounts::open::open).get(accounts::list::list))
         .route("/api/v1/accounts/{id}", get(accounts::get::get))
         .route("/api/v1/accounts/{id}/entries", get(accounts::entries::entries))

@@ -78,9 +78,12 @@ impl Gateway for ScriptedGateway {
     }
 
     async fn submit(&self, submit: &Submit, deadline: Duration) -> Outcome {
-        let Operation::Charge { payment_method, capture } = &submit.operation;
-        let stage = if *capture { Stage::Captured } else { Stage::Authorized };
-        match payment_method.as_str() {
+        let (wish, stage) = match &submit.operation {
+            Operation::Charge { payment_method, capture: true } => (payment_method, Stage::Captured),
+            Operation::Charge { payment_method, capture: false } => (payment_method, Stage::Authorized),
+            Operation::Payout { destination } => (destination, Stage::Paid),
+        };
+        match wish.as_str() {
             "decline" => Outcome::Declined(Decline { code: "declined".into(), message: "no".into() }),
             "accept" => Outcome::Accepted { reference: None },
             "lose" => {
@@ -118,6 +121,11 @@ impl Gateway for ScriptedGateway {
         let kind = match event["type"].as_str() {
             Some("captured") => ReportKind::Approved {
                 stage: Stage::Captured,
+                amount_minor: event["amount_minor"].as_i64().unwrap_or_default(),
+                currency: text("currency").unwrap_or_default(),
+            },
+            Some("settled") => ReportKind::Approved {
+                stage: Stage::Paid,
                 amount_minor: event["amount_minor"].as_i64().unwrap_or_default(),
                 currency: text("currency").unwrap_or_default(),
             },

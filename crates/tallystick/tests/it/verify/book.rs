@@ -69,11 +69,14 @@ impl Gateway for GatewayWithBook {
     }
 
     async fn submit(&self, submit: &Submit, deadline: Duration) -> Outcome {
-        let Operation::Charge { payment_method, capture } = &submit.operation;
+        let (wish, kind) = match &submit.operation {
+            Operation::Charge { payment_method, capture: true } => (payment_method, EffectKind::Charge),
+            Operation::Charge { payment_method, capture: false } => (payment_method, EffectKind::Authorize),
+            Operation::Payout { destination } => (destination, EffectKind::Payout),
+        };
         let outcome = self.inner.submit(submit, deadline).await;
-        if matches!(outcome, Outcome::Approved(_)) || payment_method == "lose" {
+        if matches!(outcome, Outcome::Approved(_)) || wish == "lose" {
             // In the book before the answer is out, as every gateway's.
-            let kind = if *capture { EffectKind::Charge } else { EffectKind::Authorize };
             self.enter(&submit.key, kind, submit.amount.minor);
         }
         outcome

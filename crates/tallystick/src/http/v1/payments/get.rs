@@ -12,6 +12,7 @@ use tallystick_payments::payment::{Attempt, HistoryRow, Payment};
 use tallystick_payments::tenants::Caller;
 use utoipa::ToSchema;
 
+use crate::http::expand;
 use crate::http::extract::{Params, PathId, json};
 use crate::http::problem::Problem;
 
@@ -65,42 +66,21 @@ pub(in crate::http) async fn get(
     PathId(id): PathId,
     mut params: Params,
 ) -> Result<Response, Problem> {
-    let expand = params.read("expand", "choice", &message(), expansions).unwrap_or_default();
+    let names = expand::take(&mut params, &EXPANSIONS);
     params.finish()?;
-    let (tenant, id) = (caller.tenant, PaymentId(id));
-    let payment = engine.payment(tenant, id).await?.ok_or_else(Problem::not_found)?;
-    let asked = |name: &str| expand.contains(&name);
+    let tenant = caller.tenant;
+    let payment = engine.payment(tenant, PaymentId(id)).await?.ok_or_else(Problem::not_found)?;
+    let asked = |name: &str| names.contains(&name);
     // None of these exists yet for any payment.
     let none = |name: &str| asked(name).then(Vec::new);
     let expanded = ExpandedPayment {
         payment,
         history: if asked("history") { Some(engine.history(id).await?) } else { None },
         attempts: if asked("attempts") { Some(engine.attempts(id).await?) } else { None },
-        journals: if asked("journals") { Some(engine.payment_journals(tenant, id).await?) } else { None },
-        events: if asked("events") { Some(engine.payment_events(tenant, id).await?) } else { None },
+        journals: if asked("journals") { Some(engine.journals_of(tenant, id).await?) } else { None },
+        events: if asked("events") { Some(engine.events_of(tenant, id).await?) } else { None },
         refunds: none("refunds"),
         captures: none("captures"),
     };
     json(&expanded)
-}
-
-fn message() -> String {
-    format!("must be names out of: {}", EXPANSIONS.join(", "))
-}
-
-fn expansions(text: &str) -> Option<Vec<&'static str>> {
-    text.split(',').map(|name| EXPANSIONS.into_iter().find(|known| *known == name)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::expansions;
-
-    #[test]
-    fn only_known_names_expand() {
-        assert_eq!(expansions("events,history"), Some(vec!["events", "history"]));
-        for bad in ["", "x", "history,", "history, events", "History"] {
-            assert_eq!(expansions(bad), None, "{bad}");
-        }
-    }
 }

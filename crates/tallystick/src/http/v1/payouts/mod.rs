@@ -1,0 +1,5 @@
+//! Payouts: money out.
+
+pub mod create;
+pub mod get;
+pub mod list;
