@@ -5,6 +5,7 @@
 //! - [`looper`] drives idempotent steps without input; timers and messages only wake them.
 //! - [`cluster`] refuses to work on a database that was copied from elsewhere.
 //! - [`pooler`] refuses a connection that mixes up prepared statements.
+//! - [`figures`] reads what PostgreSQL counts about itself, for measurements.
 //! - [`failpoint!`] is compiled to nothing unless the feature `failpoints` is on (tests only).
 
 pub mod backoff;
@@ -13,6 +14,7 @@ pub mod cluster;
 mod db;
 mod error;
 pub mod failpoint;
+pub mod figures;
 pub mod lifecycle;
 pub mod looper;
 pub mod pooler;

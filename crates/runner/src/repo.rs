@@ -3,6 +3,7 @@
 use sqlx::PgConnection;
 
 use crate::error::DbError;
+use crate::figures::{Counters, Durability};
 
 pub(crate) struct Server {
     pub system_identifier: i64,
@@ -66,6 +67,35 @@ pub(crate) async fn is_privileged(conn: &mut PgConnection) -> Result<bool, DbErr
         r#"-- runner.is_privileged
         SELECT rolsuper OR pg_has_role(current_user, 'tallystick_owner', 'MEMBER') AS "privileged!"
           FROM pg_roles WHERE rolname = current_user"#
+    )
+    .fetch_one(conn)
+    .await?)
+}
+
+pub(crate) async fn counters(conn: &mut PgConnection) -> Result<Counters, DbError> {
+    Ok(sqlx::query_as!(
+        Counters,
+        r#"-- runner.counters
+        SELECT s.xact_commit AS "commits!",
+               pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS "writes!",
+               (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint AS "wal_bytes!"
+          FROM pg_stat_database AS s WHERE s.datname = current_database()"#
+    )
+    .fetch_one(conn)
+    .await?)
+}
+
+pub(crate) async fn durability(conn: &mut PgConnection) -> Result<Durability, DbError> {
+    Ok(sqlx::query_as!(
+        Durability,
+        r#"-- runner.durability
+        SELECT current_setting('server_version') AS "server_version!",
+               current_setting('fsync') AS "fsync!",
+               current_setting('synchronous_commit') AS "synchronous_commit!",
+               current_setting('full_page_writes') AS "full_page_writes!",
+               current_setting('wal_sync_method') AS "wal_sync_method!",
+               (SELECT setting FROM pg_settings WHERE name = 'commit_delay') AS "commit_delay!",
+               current_setting('commit_siblings') AS "commit_siblings!""#
     )
     .fetch_one(conn)
     .await?)

@@ -216,6 +216,12 @@ impl AccountCache {
         }
     }
 
+    /// What is remembered about an account; asks nobody.
+    #[must_use]
+    pub fn remembered(&self, id: Uuid) -> Option<KnownAccount> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).known.get(&id).copied()
+    }
+
     fn known(&self, ids: &HashSet<Uuid>) -> HashMap<Uuid, KnownAccount> {
         let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
         ids.iter().filter_map(|id| held.known.get(id).map(|known| (*id, *known))).collect()

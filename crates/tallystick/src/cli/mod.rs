@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+pub mod bench;
 pub mod demo;
 pub mod dev;
 mod error;
@@ -40,6 +41,7 @@ pub struct Cli {
 enum Command {
     Dev(Box<dev::Args>),
     Demo(demo::Args),
+    Bench(bench::Args),
     Serve(serve::Args),
     Migrate(migrate::Args),
     Tenants(tenants::Args),
@@ -87,6 +89,7 @@ async fn dispatch(command: Command) -> Result<Exit, CliError> {
     match command {
         Command::Dev(args) => dev::run(&args).await,
         Command::Demo(args) => demo::run(&args).await,
+        Command::Bench(args) => bench::run(&args).await,
         Command::Serve(args) => serve::run(&args).await,
         Command::Migrate(args) => migrate::run(&args).await,
         Command::Tenants(args) => tenants::run(&args).await,

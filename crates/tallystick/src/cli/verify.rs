@@ -14,6 +14,7 @@ use tallystick_outbox::OutboxError;
 use tallystick_payments::verify::{
     self, Book, BookAway, Check, Effect, EffectKind, Options, Progress, Report, Status, VerifyError,
 };
+use tallystick_runner::Db;
 use tallystick_runner::looper::chain;
 use tokio::time::Instant;
 
@@ -63,25 +64,33 @@ impl Args {
 pub async fn run(args: &Args) -> Result<Exit, CliError> {
     let target = args.database.target()?;
     let sandbox = args.sandbox_url.clone().or(target.sandbox_url);
-    let book = sandbox.as_deref().map(SandboxBook::new).transpose()?;
     let db = args.database.connect().await?;
+    let report = report(&db, sandbox.as_deref()).await?;
+    if args.json {
+        println!("{}", serde_json::to_string(&report).expect("strings, numbers and ids only"));
+    } else {
+        print!("{}", text(&report));
+    }
+    Ok(exit(&report, sandbox.is_some()))
+}
+
+/// Holds a database against its rules, and against the book of the sandbox that listens there.
+///
+/// # Errors
+/// [`CliError`] says what is missing or wrong.
+pub(super) async fn report(db: &Db, sandbox_url: Option<&str>) -> Result<Report, CliError> {
+    let book = sandbox_url.map(SandboxBook::new).transpose()?;
     let options = Options {
         no_book: "no book to compare with: --sandbox-url names none".into(),
         progress: Some(progress()),
         ..Options::default()
     };
     let book = book.as_ref().map(|book| book as &dyn Book);
-    let report = verify::run_with(&db, book, &options).await.map_err(refusal)?;
-    if args.json {
-        println!("{}", serde_json::to_string(&report).expect("strings, numbers and ids only"));
-    } else {
-        print!("{}", text(&report));
-    }
-    Ok(exit(&report, book.is_some()))
+    verify::run_with(db, book, &options).await.map_err(refusal)
 }
 
 /// A book that was named and could not be read leaves promises unproved: that is not "all holds".
-fn exit(report: &Report, has_book: bool) -> Exit {
+pub(super) fn exit(report: &Report, has_book: bool) -> Exit {
     let skipped = report.checks.iter().any(|check| check.status == Status::Skipped);
     match (report.ok, has_book && skipped) {
         (false, _) => Exit::Broken,
@@ -118,7 +127,7 @@ fn progress() -> Progress {
     })
 }
 
-fn text(report: &Report) -> String {
+pub(super) fn text(report: &Report) -> String {
     let row = |c: &Check| vec![c.id.into(), c.status.as_str().into(), c.checked.to_string(), c.name.into()];
     let rows: Vec<Vec<String>> = report.checks.iter().map(row).collect();
     let mut out = table::render(&["CHECK", "STATUS", "LOOKED AT", "RULE"], &rows);

@@ -98,6 +98,15 @@ impl Folder {
         Ok(())
     }
 
+    /// Removes the folder and what it has elsewhere.
+    ///
+    /// # Errors
+    /// [`CliError::Usage`] when something cannot be removed.
+    pub fn remove(self) -> Result<(), CliError> {
+        self.empty()?;
+        remove(&self.root)
+    }
+
     /// Ends server and sandbox processes of an earlier `dev` on this folder that was killed.
     pub async fn end_leftovers(&self) {
         let left = process::with_variable(VARIABLE, self.root.as_os_str());
@@ -276,7 +285,8 @@ mod tests {
         left.sort();
         assert_eq!(left, [LOCK, MARKER]);
         drop(folder);
-        Folder::claim(&data).unwrap();
+        Folder::claim(&data).unwrap().remove().unwrap();
+        assert!(!data.exists());
     }
 
     #[test]

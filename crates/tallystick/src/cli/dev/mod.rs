@@ -16,9 +16,11 @@ pub mod info;
 mod once;
 mod postgres;
 mod process;
+pub mod processor;
 mod programs;
 mod secrets;
 
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -87,6 +89,17 @@ pub struct Place {
     pub postgres_bin: Option<PathBuf>,
 }
 
+/// What a command that brings up an environment has otherwise than `dev`.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// Settings of PostgreSQL, `name=value`.
+    pub postgres: Vec<String>,
+    /// Settings of the server; they win over the environment's.
+    pub server: BTreeMap<String, String>,
+    /// The one processor that the server may use, if it may not use all.
+    pub processor: Option<usize>,
+}
+
 /// Runs it.
 ///
 /// # Errors
@@ -120,10 +133,14 @@ pub struct Dev {
     place: Place,
     cluster: Cluster,
     secrets: Secrets,
+    changes: Changes,
+    listener: Option<TcpListener>,
     info: Option<DevInfo>,
     postgres: Option<Supervised>,
     sandbox: Option<Supervised>,
     server: Option<Supervised>,
+    /// Sandboxes beside the one that the server speaks to.
+    banks: Vec<Supervised>,
 }
 
 impl Dev {
@@ -145,8 +162,26 @@ impl Dev {
         let places = folder.places(owner.as_ref())?;
         let cluster = Cluster::locate(places, owner, place.postgres_bin.as_deref()).await?;
         let secrets = Secrets::of(folder.root())?;
-        let place = place.clone();
-        Ok(Self { folder, place, cluster, secrets, info: None, postgres: None, sandbox: None, server: None })
+        Ok(Self {
+            folder,
+            place: place.clone(),
+            cluster,
+            secrets,
+            changes: Changes::default(),
+            listener: None,
+            info: None,
+            postgres: None,
+            sandbox: None,
+            server: None,
+            banks: Vec::new(),
+        })
+    }
+
+    /// The same, with something otherwise than in `dev`.
+    #[must_use]
+    pub fn with(self, changes: Changes) -> Self {
+        let cluster = self.cluster.with_settings(&changes.postgres);
+        Self { cluster, changes, ..self }
     }
 
     /// The data folder.
@@ -178,10 +213,12 @@ impl Dev {
         let sandbox_url = self.start_sandbox(&api_url).await?;
         let gateways = self.root().join("gateways.json");
         folder::write_whole(&gateways, &programs::gateway_accounts(&sandbox_url, &self.secrets))?;
-        let settings = programs::server_settings(environment()?, &self.cluster, &gateways);
+        let mut settings = programs::server_settings(environment()?, &self.cluster, &gateways);
+        settings.extend(self.changes.server.clone());
         let mut serve_env = settings.clone();
         serve_env.remove("TALLYSTICK_FAILPOINT");
-        self.start_server(listener, &api_url, settings).await?;
+        self.listener = Some(listener);
+        self.start_server(&api_url, settings).await?;
         let info = DevInfo {
             schema: 1,
             metrics_url: format!("{api_url}/metrics"),
@@ -207,7 +244,7 @@ impl Dev {
         let log = self.folder.log("postgres")?;
         let postgres = self.postgres.insert(supervise(Postgres { cluster: self.cluster.clone(), log }));
         postgres.until_ready(PATIENCE).await.map_err(|e| with_log(e, &self.folder.log_path("postgres")))?;
-        self.cluster.create_database().await?;
+        self.cluster.create_database(postgres::DATABASE).await?;
         migrate::bring(&self.cluster.url(postgres::ADMIN)).await?;
         let db = wiring::connect(&self.cluster.url(postgres::APPLICATION), "tallystick dev", 1).await?;
         tenants_and_keys(&db, &self.secrets).await?;
@@ -216,6 +253,47 @@ impl Dev {
     }
 
     async fn start_sandbox(&mut self, api_url: &str) -> Result<String, CliError> {
+        let root = self.root().to_owned();
+        let (sandbox, url) = self.bank(root, self.place.sandbox_listen, api_url, "sandbox").await?;
+        self.sandbox = Some(sandbox);
+        Ok(url)
+    }
+
+    /// Starts a second sandbox, with a book of its own and the same secrets, and gives its address and process. It is
+    /// stopped with the rest.
+    ///
+    /// # Errors
+    /// [`CliError`] says what did not start.
+    pub async fn start_bank(&mut self, name: &str) -> Result<(String, u32), CliError> {
+        let folder = self.root().join(name);
+        std::fs::create_dir_all(&folder)
+            .map_err(|e| CliError::Usage(format!("cannot make {}: {e}", folder.display())))?;
+        let api_url = self.info.as_ref().map(|info| info.api_url.clone()).unwrap_or_default();
+        let anywhere = SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0));
+        let (bank, url) = self.bank(folder, anywhere, &api_url, name).await?;
+        let pid = bank.state().pid.unwrap_or_default();
+        self.banks.push(bank);
+        Ok((url, pid))
+    }
+
+    /// Makes a second database in the cluster, with this program's schema, and gives its address for the application
+    /// role.
+    ///
+    /// # Errors
+    /// [`CliError`] says what could not be made.
+    pub async fn make_database(&self, name: &str) -> Result<String, CliError> {
+        self.cluster.create_database(name).await?;
+        migrate::bring(&self.cluster.url_of(name, postgres::ADMIN)).await?;
+        Ok(self.cluster.url_of(name, postgres::APPLICATION))
+    }
+
+    async fn bank(
+        &self,
+        folder: PathBuf,
+        listen: SocketAddr,
+        api_url: &str,
+        log: &str,
+    ) -> Result<(Supervised, String), CliError> {
         let program = beside_us("tallystick-sandbox")?;
         if !program.is_file() {
             return Err(CliError::Away(format!(
@@ -226,24 +304,48 @@ impl Dev {
         }
         let sandbox = Sandbox {
             program,
-            folder: self.root().to_owned(),
-            listen: self.place.sandbox_listen,
+            marked: self.root().to_owned(),
+            folder: folder.clone(),
+            listen,
             webhook_url: format!("{api_url}/webhooks"),
             secret: self.secrets.gateway_secret.clone(),
             webhook_secret: self.secrets.webhook_secret.clone(),
-            log: self.folder.log("sandbox")?,
+            log: self.folder.log(log)?,
         };
-        let sandbox = self.sandbox.insert(supervise(sandbox));
-        sandbox.until_ready(PATIENCE).await.map_err(|e| with_log(e, &self.folder.log_path("sandbox")))?;
-        Sandbox::url(self.root())
+        let mut sandbox = supervise(sandbox);
+        sandbox.until_ready(PATIENCE).await.map_err(|e| with_log(e, &self.folder.log_path(log)))?;
+        Ok((sandbox, Sandbox::url(&folder)?))
+    }
+
+    /// Stops the server in good order and starts it with other settings, which win over those it had first.
+    ///
+    /// # Errors
+    /// [`CliError`] says what did not start.
+    pub async fn restart_server(&mut self, other: &BTreeMap<String, String>) -> Result<DevInfo, CliError> {
+        let Some(mut info) = self.info.clone() else {
+            return Err(CliError::Broken("nothing was started".into()));
+        };
+        if let Some(server) = &mut self.server {
+            server.stop(std::future::pending()).await;
+        }
+        let mut settings = info.serve_env.clone();
+        settings.extend(other.clone());
+        self.start_server(&info.api_url, settings).await?;
+        info.pids = self.pids().unwrap_or_default();
+        info.write(self.folder.root())?;
+        self.info = Some(info.clone());
+        Ok(info)
     }
 
     async fn start_server(
         &mut self,
-        listener: TcpListener,
         api_url: &str,
-        settings: std::collections::BTreeMap<String, String>,
+        settings: BTreeMap<String, String>,
     ) -> Result<(), CliError> {
+        let listener = self.listener.as_ref().map(TcpListener::try_clone);
+        let listener = listener
+            .ok_or_else(|| CliError::Broken("the API has no socket".into()))?
+            .map_err(|e| CliError::Away(format!("no more files can be opened: {e}")))?;
         let server = Server {
             program: std::env::current_exe()
                 .map_err(|e| CliError::Away(format!("this program is gone: {e}")))?,
@@ -252,6 +354,7 @@ impl Dev {
             settings,
             ready_url: format!("{api_url}/health/ready"),
             client: client::http()?,
+            processor: self.changes.processor,
             log: self.folder.log("server")?,
         };
         let server = self.server.insert(supervise(server));
@@ -284,8 +387,15 @@ impl Dev {
         }
     }
 
+    /// What the server shows to its sandbox.
+    #[must_use]
+    pub fn gateway_secret(&self) -> &str {
+        &self.secrets.gateway_secret
+    }
+
     /// The processes, when all are ready.
-    fn pids(&self) -> Option<Pids> {
+    #[must_use]
+    pub fn pids(&self) -> Option<Pids> {
         let ready = |program: &Option<Supervised>| {
             let state = program.as_ref()?.state();
             state.pid.filter(|_| state.ready)
@@ -303,9 +413,24 @@ impl Dev {
     /// # Errors
     /// [`CliError::Broken`] when it was cut short.
     pub async fn stop(mut self, signals: &mut Signals) -> Result<Exit, CliError> {
+        self.stop_all(signals).await
+    }
+
+    /// Stops everything as [`Self::stop`] does and removes the data folder.
+    ///
+    /// # Errors
+    /// [`CliError::Broken`] when it was cut short, [`CliError::Usage`] when something cannot be removed.
+    pub async fn discard(mut self, signals: &mut Signals) -> Result<Exit, CliError> {
+        let stopped = self.stop_all(signals).await;
+        self.folder.remove()?;
+        stopped
+    }
+
+    async fn stop_all(&mut self, signals: &mut Signals) -> Result<Exit, CliError> {
         DevInfo::remove(self.root());
         let mut hurry = None;
-        for program in [&mut self.server, &mut self.sandbox, &mut self.postgres].into_iter().flatten() {
+        let banks = self.banks.iter_mut().chain(&mut self.sandbox);
+        for program in self.server.iter_mut().chain(banks).chain(&mut self.postgres) {
             if hurry.is_some() {
                 program.stop(std::future::ready(())).await;
             } else {

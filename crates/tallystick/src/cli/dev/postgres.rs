@@ -189,6 +189,7 @@ pub struct Cluster {
     binaries: Binaries,
     owner: Option<Owner>,
     places: Places,
+    more: Vec<String>,
 }
 
 impl Cluster {
@@ -200,7 +201,13 @@ impl Cluster {
         let made = std::fs::read_to_string(places.home.join("postgres/PG_VERSION")).ok();
         let wanted = made.and_then(|text| text.trim().parse().ok());
         let binaries = Binaries::find(only, wanted).await?;
-        Ok(Self { binaries, owner, places })
+        Ok(Self { binaries, owner, places, more: Vec::new() })
+    }
+
+    /// The same with more settings, `name=value`; they win over those that every cluster here has.
+    #[must_use]
+    pub fn with_settings(self, more: &[String]) -> Self {
+        Self { more: more.to_vec(), ..self }
     }
 
     /// Its major version.
@@ -242,7 +249,7 @@ impl Cluster {
     pub fn server(&self, log: &File) -> std::io::Result<Command> {
         let mut command = self.tool("postgres");
         command.arg("-D").arg(self.data()).arg("-k").arg(&self.places.run).arg("-p").arg(PORT.to_string());
-        for setting in SETTINGS {
+        for setting in SETTINGS.iter().copied().chain(self.more.iter().map(String::as_str)) {
             command.args(["-c", setting]);
         }
         command.stdout(log.try_clone()?).stderr(log.try_clone()?).process_group(0);
@@ -300,23 +307,28 @@ impl Cluster {
         ask.status().await.is_ok_and(|status| status.success())
     }
 
-    /// Makes the database when there is none.
+    /// Makes a database when there is none of the name.
     ///
     /// # Errors
     /// [`CliError::Away`] with what `createdb` said.
-    pub async fn create_database(&self) -> Result<(), CliError> {
+    pub async fn create_database(&self, name: &str) -> Result<(), CliError> {
         let mut create = self.client("createdb");
-        create.arg(DATABASE);
+        create.arg(name);
         match run(create, "createdb").await {
             Err(CliError::Away(text)) if text.contains("already exists") => Ok(()),
             other => other,
         }
     }
 
-    /// The address of the database for a user.
+    /// The address of the product's database for a user.
     pub fn url(&self, user: &str) -> String {
+        self.url_of(DATABASE, user)
+    }
+
+    /// The address of a database for a user.
+    pub fn url_of(&self, database: &str, user: &str) -> String {
         let host = escape(self.places.run.as_os_str());
-        format!("postgres://{user}@localhost:{PORT}/{DATABASE}?host={host}")
+        format!("postgres://{user}@localhost:{PORT}/{database}?host={host}")
     }
 
     fn client(&self, name: &str) -> Command {

@@ -17,6 +17,7 @@ use tokio::process::{Child, Command};
 use super::child::Program;
 use super::folder::VARIABLE;
 use super::postgres::Cluster;
+use super::processor;
 use super::secrets::Secrets;
 use crate::cli::CliError;
 use crate::config;
@@ -53,7 +54,9 @@ impl Program for Postgres {
 pub struct Sandbox {
     /// The program.
     pub program: PathBuf,
-    /// Data folder of this `dev`.
+    /// Data folder of this `dev`, by which the process is recognised.
+    pub marked: PathBuf,
+    /// Where it keeps its book.
     pub folder: PathBuf,
     /// Where to listen; once known, the port stays the same.
     pub listen: SocketAddr,
@@ -110,7 +113,7 @@ impl Program for Sandbox {
         command.arg("--data-dir").arg(self.folder.join("sandbox"));
         command.arg("--webhook-url").arg(&self.webhook_url);
         command.arg("--ready-file").arg(Self::ready_file(&self.folder));
-        command.env(VARIABLE, &self.folder);
+        command.env(VARIABLE, &self.marked);
         command.env("TALLYSTICK_SANDBOX_SECRET", &self.secret);
         command.env("TALLYSTICK_SANDBOX_WEBHOOK_SECRET", &self.webhook_secret);
         command
@@ -147,6 +150,8 @@ pub struct Server {
     pub ready_url: String,
     /// Asks there.
     pub client: reqwest::Client,
+    /// The one processor that it may use, if it may not use all.
+    pub processor: Option<usize>,
     /// Gets its output.
     pub log: File,
 }
@@ -159,7 +164,8 @@ impl Program for Server {
         let mut command = without_settings(&self.program);
         command.args(["serve", "--inherit-listener"]).envs(&self.settings).env(VARIABLE, &self.folder);
         command.stdin(Stdio::from(OwnedFd::from(self.listener.try_clone()?)));
-        command.stdout(self.log.try_clone()?).stderr(self.log.try_clone()?).process_group(0).spawn()
+        command.stdout(self.log.try_clone()?).stderr(self.log.try_clone()?).process_group(0);
+        processor::held_to(self.processor, || command.spawn())
     }
 
     async fn ready(&mut self, _pid: u32) -> bool {
