@@ -30,7 +30,6 @@ CREATE TABLE payments.payout (
     created_at        timestamptz NOT NULL,                        -- the accepting process's clock, as in the first answer
     updated_at        timestamptz NOT NULL,
     processed_at      timestamptz,                                 -- when it became final
-    UNIQUE (tenant_id, active_reference),                          -- one active payout per reference; NULLs do not collide
     CHECK (status <> 'failed' OR failure_code IS NOT NULL),
     CHECK (failure_code IS NULL OR status IN ('failed', 'returned')),
     CHECK ((status = 'unknown') = (unknown_since IS NOT NULL)),
@@ -41,7 +40,9 @@ CREATE TABLE payments.payout (
 ) WITH (fillfactor = 50);
 CREATE INDEX payout_tenant ON payments.payout (tenant_id, payout_id);
 CREATE INDEX payout_created ON payments.payout USING brin (created_at);
-CREATE INDEX payout_gateway_reference ON payments.payout (gateway, gateway_reference);
+-- One active payout per reference. Most payouts of a batch have none, so the index leaves those out.
+CREATE UNIQUE INDEX payout_active_reference ON payments.payout (tenant_id, active_reference) WHERE active_reference IS NOT NULL;
+CREATE INDEX payout_gateway_reference ON payments.payout (gateway, gateway_reference) WHERE gateway_reference IS NOT NULL;
 
 COMMENT ON COLUMN payments.dispatch.kind IS '1 charge of a payment, 2 payout';
 

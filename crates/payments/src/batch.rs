@@ -3,7 +3,15 @@
 
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::Receiver;
+
+/// How long the next batch waits for company: once per writer at work, this one included. When idle that is `linger`;
+/// under load batches grow instead of writers waiting for each other's locks and commits.
+pub(crate) fn patience(linger: Duration, writers: &Semaphore, most: usize) -> Duration {
+    let at_work = most.saturating_sub(writers.available_permits()).max(1);
+    linger * u32::try_from(at_work).unwrap_or(1)
+}
 
 /// `first` and what comes within `linger`, at most `most` in all.
 pub(crate) async fn collect<T>(first: T, inbox: &mut Receiver<T>, most: usize, linger: Duration) -> Vec<T> {

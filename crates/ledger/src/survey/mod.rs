@@ -1,4 +1,4 @@
-//! All journals in pages, with their lines in one line of text each: for a caller that knows what each journal is
+//! All journals in pages, with their entries and their last status: for a caller that knows what each journal is
 //! about and compares the two. Pages that are read in one snapshot fit together.
 
 mod repo;
@@ -7,6 +7,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::error::LedgerError;
+use crate::posting::JournalStatus;
 
 /// A place between two journals in the order of tenant, source, kind and ordinal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,16 +37,25 @@ pub struct JournalDigest {
     pub place: JournalPlace,
     /// Its id.
     pub journal_id: Uuid,
-    /// Its entries as [`line()`] writes them, sorted as text.
-    pub lines: Vec<String>,
-    /// Its last status is settled, or nothing was said about it.
-    pub settled: bool,
+    /// Its entries, by line.
+    pub entries: Vec<EntryDigest>,
+    /// Its last status; settled when nothing was said about it, none for a word that is no status.
+    pub status: Option<JournalStatus>,
 }
 
-/// An entry as text. `account` is the key of a system account, else the account's id; `direction` `D` or `C`.
-#[must_use]
-pub fn line(account: &str, direction: crate::Direction, amount_minor: i64, currency: &str) -> String {
-    format!("{account} {} {amount_minor} {currency}", direction.as_str())
+/// An entry in short, as it stands in the table: nothing of it is checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryDigest {
+    /// The account's id; none when the entry names no account.
+    pub account_id: Option<Uuid>,
+    /// The account's key, when a program made it.
+    pub system_key: Option<String>,
+    /// `D` or `C`.
+    pub direction: String,
+    /// Minor units.
+    pub amount_minor: i64,
+    /// ISO 4217.
+    pub currency: String,
 }
 
 /// The next `limit` journals behind a place. Fewer than `limit` are the last ones.

@@ -128,7 +128,8 @@ pub(crate) fn spawn<T: Created>(inner: &Arc<Inner>, mut inbox: Receiver<Job<T>>,
             };
             let Some(inner) = inner.upgrade() else { break };
             let writer = writers.clone().acquire_owned().await.expect("the semaphore is never closed");
-            let mut taken = batch::collect(first, &mut inbox, MAX_BATCH, inner.settings.create_linger).await;
+            let patience = batch::patience(inner.settings.create_linger, &writers, WRITERS);
+            let mut taken = batch::collect(first, &mut inbox, MAX_BATCH, patience).await;
             taken.extend(waiting.drain(..));
             let jobs = one_per_key(taken, &mut waiting);
             tokio::spawn(async move {

@@ -129,8 +129,8 @@ async fn recorder(inner: Arc<Inner>, mut inbox: Receiver<Arrived>) {
     let writers = Arc::new(Semaphore::new(RECORDERS));
     while let Some(first) = inbox.recv().await {
         let writer = writers.clone().acquire_owned().await.expect("the semaphore is never closed");
-        let batch =
-            batch::collect(first, &mut inbox, inner.settings.batch, inner.settings.record_linger).await;
+        let patience = batch::patience(inner.settings.record_linger, &writers, RECORDERS);
+        let batch = batch::collect(first, &mut inbox, inner.settings.batch, patience).await;
         let inner = inner.clone();
         tokio::spawn(async move {
             let (items, permits): (Vec<Item>, Vec<OwnedSemaphorePermit>) =

@@ -107,7 +107,8 @@ pub(crate) fn spawn(inner: &Arc<Inner>, mut inbox: Receiver<Job>, shutdown: &Shu
             };
             let Some(inner) = inner.upgrade() else { break };
             let writer = writers.clone().acquire_owned().await.expect("the semaphore is never closed");
-            let jobs = batch::collect(first, &mut inbox, MAX_BATCH, inner.settings.create_linger).await;
+            let patience = batch::patience(inner.settings.create_linger, &writers, WRITERS);
+            let jobs = batch::collect(first, &mut inbox, MAX_BATCH, patience).await;
             tokio::spawn(async move {
                 store_and_apply(&inner, jobs).await;
                 drop(writer);

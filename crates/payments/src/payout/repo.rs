@@ -165,7 +165,7 @@ pub(crate) async fn insert(
                   description, metadata, gateway, webhook_url, created_at)
         -- Two batches meet references in the same sequence, so they wait for each other and never in a circle.
          ORDER BY tenant_id, reference, payout_id
-        ON CONFLICT (tenant_id, active_reference) DO NOTHING
+        ON CONFLICT (tenant_id, active_reference) WHERE active_reference IS NOT NULL DO NOTHING
         RETURNING payout_id"#,
         &c.payout_id,
         &c.tenant_id,

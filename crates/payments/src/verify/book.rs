@@ -6,6 +6,8 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use uuid::Uuid;
 
+use crate::operation::OperationKind;
+
 /// Kind of an effect on money.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EffectKind {
@@ -25,6 +27,19 @@ pub enum EffectKind {
     PayoutReturn,
     /// Something that this version does not know; it counts as an effect and as nothing else.
     Other,
+}
+
+impl EffectKind {
+    /// Whether it may happen under the key of such an operation.
+    pub(super) fn is_of(self, operation: OperationKind) -> bool {
+        match self {
+            Self::Charge | Self::Authorize | Self::Capture | Self::Void | Self::Refund => {
+                operation == OperationKind::Charge
+            }
+            Self::Payout | Self::PayoutReturn => operation == OperationKind::Payout,
+            Self::Other => true,
+        }
+    }
 }
 
 /// One effect as the book lists it.
@@ -236,6 +251,10 @@ pub(super) struct Standing {
     pub refunded_minor: i64,
     /// A hold stands.
     pub held: bool,
+    /// Sent out.
+    pub sent_minor: i64,
+    /// Sent out and come back.
+    pub returned_minor: i64,
 }
 
 impl Standing {
@@ -249,23 +268,26 @@ impl Standing {
             if !slip.standing {
                 continue;
             }
-            match slip.kind {
-                EffectKind::Charge | EffectKind::Capture => {
-                    sum.taken_minor = sum.taken_minor.saturating_add(slip.amount_minor);
+            let sum_of = match slip.kind {
+                EffectKind::Charge | EffectKind::Capture => &mut sum.taken_minor,
+                EffectKind::Refund => &mut sum.refunded_minor,
+                EffectKind::Payout => &mut sum.sent_minor,
+                EffectKind::PayoutReturn => &mut sum.returned_minor,
+                EffectKind::Authorize => {
+                    sum.held = true;
+                    continue;
                 }
-                EffectKind::Refund => {
-                    sum.refunded_minor = sum.refunded_minor.saturating_add(slip.amount_minor)
-                }
-                EffectKind::Authorize => sum.held = true,
-                EffectKind::Void | EffectKind::Payout | EffectKind::PayoutReturn | EffectKind::Other => {}
-            }
+                EffectKind::Void | EffectKind::Other => continue,
+            };
+            *sum_of = sum_of.saturating_add(slip.amount_minor);
         }
         sum
     }
 
-    /// The payer is out of money, or it is held.
+    /// The payer is out of money, or it is held; or money was sent and has not come back.
     pub(super) fn has_effect(self) -> bool {
-        if self.taken_minor == 0 { self.held } else { self.taken_minor > self.refunded_minor }
+        let taken = if self.taken_minor == 0 { self.held } else { self.taken_minor > self.refunded_minor };
+        taken || self.sent_minor > self.returned_minor
     }
 }
 
@@ -334,7 +356,7 @@ mod tests {
             let sum = Standing::of(shelf.find(&Key::of("k")).1);
             (sum.firsts, sum.taken_minor, sum.has_effect())
         };
-        use EffectKind::{Authorize, Capture, Charge, Refund};
+        use EffectKind::{Authorize, Capture, Charge, Payout, PayoutReturn, Refund};
         assert_eq!(standing(&[]), (0, 0, false));
         assert_eq!(standing(&[(Charge, 5, true)]), (1, 5, true));
         assert_eq!(standing(&[(Charge, 5, false)]), (1, 0, false));
@@ -345,5 +367,10 @@ mod tests {
         assert_eq!(standing(&[(Authorize, 5, false)]), (1, 0, false));
         assert_eq!(standing(&[(Authorize, 5, true), (Capture, 5, true), (Refund, 5, true)]), (1, 5, false));
         assert_eq!(standing(&[(Charge, 5, true), (Charge, 5, true)]), (2, 10, true));
+        assert_eq!(standing(&[(Payout, 5, true)]), (1, 0, true));
+        assert_eq!(standing(&[(Payout, 5, false)]), (1, 0, false));
+        assert_eq!(standing(&[(Payout, 5, true), (PayoutReturn, 5, true)]), (1, 0, false));
+        assert_eq!(standing(&[(Payout, 5, true), (PayoutReturn, 4, true)]), (1, 0, true));
+        assert_eq!(standing(&[(Payout, 5, true), (Payout, 5, true), (PayoutReturn, 5, true)]), (2, 0, true));
     }
 }

@@ -43,11 +43,11 @@ pub(super) async fn all(
     tell: &Tell,
 ) -> Result<Seen, VerifyError> {
     let mut checks = of_ledger(conn, tell).await?;
-    checks.extend(of_payments(conn, tell).await?);
+    checks.extend(of_operations(conn, tell).await?);
     let moves = tell.about("moves and their events");
     checks.push(told::compare(conn, page, &moves).await?.finish(I24));
     let (journals, outside) =
-        by_payment(conn, shelf, page, &tell.about("payments and their journals")).await?;
+        by_operation(conn, shelf, page, &tell.about("payments, payouts and their journals")).await?;
     checks.push(journals);
     Ok(Seen { checks, outside })
 }
@@ -94,7 +94,7 @@ async fn append_only(conn: &mut PgConnection) -> Result<Check, VerifyError> {
     Ok(draft.finish(I3))
 }
 
-async fn of_payments(conn: &mut PgConnection, tell: &Tell) -> Result<Vec<Check>, VerifyError> {
+async fn of_operations(conn: &mut PgConnection, tell: &Tell) -> Result<Vec<Check>, VerifyError> {
     let counted = |rule: Rule, counted| {
         let mut draft = Draft::default();
         draft.count(counted);
@@ -116,8 +116,8 @@ async fn of_payments(conn: &mut PgConnection, tell: &Tell) -> Result<Vec<Check>,
     Ok(checks)
 }
 
-/// One walk over the payments, beside the journals and beside the book.
-async fn by_payment(
+/// One walk over payments and payouts, beside the journals and beside the book.
+async fn by_operation(
     conn: &mut PgConnection,
     shelf: Option<Shelf>,
     page: i64,
@@ -131,13 +131,13 @@ async fn by_payment(
     });
     let (mut tenant, mut after) = (Uuid::nil(), Uuid::nil());
     loop {
-        let payments = repo::payments(conn, tenant, after, page).await?;
-        journals.compare(conn, &payments, &mut draft).await?;
+        let operations = repo::operations(conn, tenant, after, page).await?;
+        journals.compare(conn, &operations, &mut draft).await?;
         tell.at(draft.checked);
-        let last = payments.last().map(|last| (last.tenant_id, last.payment_id));
-        let full = i64::try_from(payments.len()).unwrap_or(page) == page;
+        let last = operations.last().map(|last| (last.tenant_id, last.id));
+        let full = i64::try_from(operations.len()).unwrap_or(page) == page;
         if let Some((shelf, inside)) = &mut outside {
-            inside.look(payments, shelf);
+            inside.look(operations, shelf);
         }
         match last {
             Some(last) if full => (tenant, after) = last,

@@ -1,17 +1,21 @@
-//! Journals against payments: both are read in the same order and put side by side.
+//! Journals against payments and payouts: both are read in the same order and put side by side.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use sqlx::PgConnection;
-use tallystick_ledger::survey::{self, JournalDigest, JournalPlace};
+use tallystick_ledger::JournalStatus::{self, Failed, Pending, Settled};
+use tallystick_ledger::survey::{self, EntryDigest, JournalDigest, JournalPlace};
 use uuid::Uuid;
 
 use super::VerifyError;
-use super::repo::Facts;
+use super::facts::{Facts, Of};
 use super::report::Draft;
-use crate::journals::{self, MoneyJournal};
+use crate::journals::{
+    self, Account, Line, MoneyJournal, payment_captured, payout_debited, payout_returned, payout_reversed,
+};
+use crate::payout::PayoutStatus;
 
-/// The ledger's journals of the kinds that payments cause, read on as far as they are needed.
+/// The ledger's journals of the kinds that operations cause, read on as far as they are needed.
 pub(super) struct Journals {
     buffer: VecDeque<JournalDigest>,
     after: JournalPlace,
@@ -52,7 +56,7 @@ impl Journals {
         Ok(if self.buffer.front().is_some_and(due) { self.buffer.pop_front() } else { None })
     }
 
-    /// Holds one page of payments against the journals up to it.
+    /// Holds one page of operations against the journals up to it.
     pub(super) async fn compare(
         &mut self,
         conn: &mut PgConnection,
@@ -62,22 +66,21 @@ impl Journals {
         for facts in page {
             draft.checked += 1;
             let mut own = Vec::new();
-            while let Some(journal) = self.next_up_to(conn, Some((facts.tenant_id, facts.payment_id))).await?
-            {
-                if (journal.place.tenant_id, journal.place.source) == (facts.tenant_id, facts.payment_id) {
+            while let Some(journal) = self.next_up_to(conn, Some((facts.tenant_id, facts.id))).await? {
+                if (journal.place.tenant_id, journal.place.source) == (facts.tenant_id, facts.id) {
                     own.push(journal);
                 } else {
                     draft.wrong(journal.journal_id, &[]);
                 }
             }
             if !agree(facts, &own) {
-                draft.wrong(facts.payment_id, &[]);
+                draft.wrong(facts.id, &[]);
             }
         }
         Ok(())
     }
 
-    /// After the last payment: any journal that is left is about nothing.
+    /// After the last operation: any journal that is left is about nothing.
     pub(super) async fn strays(
         &mut self,
         conn: &mut PgConnection,
@@ -90,87 +93,109 @@ impl Journals {
     }
 }
 
-/// The journals that a payment must have, no more and no less.
-fn demanded(facts: &Facts) -> Vec<MoneyJournal> {
-    let captured = (facts.captured_minor > 0)
-        .then(|| journals::payment_captured::journal(facts.payment_id, facts.captured_minor));
-    captured.into_iter().collect()
+/// A journal that must be there, and where it must stand.
+#[derive(Debug)]
+struct Demanded {
+    journal: MoneyJournal,
+    status: JournalStatus,
+    /// Its id, where that is given.
+    id: Option<Uuid>,
+}
+
+/// The journals that an operation must have, no more and no less. Where a status does not say whether a payout was
+/// claimed yet, there is a choice.
+fn demanded(facts: &Facts) -> Vec<Vec<Demanded>> {
+    match &facts.of {
+        Of::Payment { captured_minor, .. } => {
+            let journal = || payment_captured::journal(facts.id, *captured_minor);
+            let captured =
+                (*captured_minor > 0).then(|| Demanded { journal: journal(), status: Settled, id: None });
+            vec![captured.into_iter().collect()]
+        }
+        Of::Payout { status, account_id, amount_minor, failure_code } => {
+            let payout = Payout { id: facts.id, account: *account_id, amount_minor: *amount_minor };
+            payout.demanded(*status, failure_code.as_deref())
+        }
+    }
+}
+
+struct Payout {
+    id: Uuid,
+    account: Uuid,
+    amount_minor: i64,
+}
+
+impl Payout {
+    fn demanded(&self, status: PayoutStatus, failure_code: Option<&str>) -> Vec<Vec<Demanded>> {
+        let none = Vec::new;
+        let undone = || vec![self.debit(Failed), self.reversal()];
+        match status {
+            PayoutStatus::RequiresApproval => vec![none()],
+            PayoutStatus::Pending => vec![none(), vec![self.debit(Pending)]],
+            PayoutStatus::Processing | PayoutStatus::Unknown => vec![vec![self.debit(Pending)]],
+            PayoutStatus::Succeeded => vec![vec![self.debit(Settled)]],
+            // The account had not enough, so nothing was debited; or the bank has a word of the same spelling.
+            PayoutStatus::Failed if failure_code == Some("insufficient_funds") => vec![none(), undone()],
+            PayoutStatus::Failed => vec![undone()],
+            PayoutStatus::Canceled => vec![none(), undone()],
+            PayoutStatus::Returned => vec![vec![self.debit(Settled), self.returned()]],
+        }
+    }
+
+    fn debit(&self, status: JournalStatus) -> Demanded {
+        let journal = payout_debited::journal(self.id, self.account, self.amount_minor);
+        Demanded { journal, status, id: Some(payout_debited::journal_id(self.id)) }
+    }
+
+    fn reversal(&self) -> Demanded {
+        let journal = payout_reversed::journal(self.id, self.account, self.amount_minor);
+        Demanded { journal, status: Failed, id: None }
+    }
+
+    fn returned(&self) -> Demanded {
+        let journal = payout_returned::journal(self.id, self.account, self.amount_minor);
+        Demanded { journal, status: Settled, id: None }
+    }
 }
 
 fn agree(facts: &Facts, found: &[JournalDigest]) -> bool {
-    let demanded = demanded(facts);
-    let mut by_kind: HashMap<&str, Vec<String>> = HashMap::new();
-    for journal in &demanded {
-        by_kind.insert(journal.kind, lines(facts, journal));
-    }
-    found.len() == demanded.len()
-        && found.iter().all(|journal| {
-            journal.settled && by_kind.remove(journal.place.kind.as_str()).as_ref() == Some(&journal.lines)
-        })
+    // No two of one choice are of one kind, so each that is found is one that is demanded.
+    demanded(facts).iter().any(|choice| {
+        choice.len() == found.len()
+            && choice.iter().all(|wanted| found.iter().any(|journal| is(facts, wanted, journal)))
+    })
 }
 
-/// The lines as the ledger's survey writes them.
-fn lines(facts: &Facts, journal: &MoneyJournal) -> Vec<String> {
-    let mut lines: Vec<String> = journal
-        .lines
-        .iter()
-        .map(|line| {
-            let account = match line.account {
-                journals::Account::System(account) => format!("{}/{}", facts.gateway, account.name),
-                journals::Account::Customer(id) => id.to_string(),
-            };
-            survey::line(&account, line.direction, line.amount_minor, &facts.currency)
-        })
-        .collect();
-    lines.sort_unstable();
-    lines
+fn is(facts: &Facts, wanted: &Demanded, found: &JournalDigest) -> bool {
+    found.place.kind == wanted.journal.kind
+        && found.status == Some(wanted.status)
+        && wanted.id.is_none_or(|id| id == found.journal_id)
+        && same_lines(facts, &wanted.journal.lines, &found.entries)
+}
+
+/// The same lines in any order.
+fn same_lines(facts: &Facts, wanted: &[Line], found: &[EntryDigest]) -> bool {
+    let mut left: Vec<&EntryDigest> = found.iter().collect();
+    let mut takes = |line: &Line| {
+        let place = left.iter().position(|entry| is_line(facts, line, entry))?;
+        Some(left.swap_remove(place))
+    };
+    wanted.iter().all(|line| takes(line).is_some()) && left.is_empty()
+}
+
+fn is_line(facts: &Facts, line: &Line, entry: &EntryDigest) -> bool {
+    let account = match line.account {
+        Account::System(account) => {
+            entry.system_key.as_ref().is_some_and(|key| *key == format!("{}/{}", facts.gateway, account.name))
+        }
+        Account::Customer(id) => entry.account_id == Some(id),
+    };
+    account
+        && entry.direction == line.direction.as_str()
+        && entry.amount_minor == line.amount_minor
+        && entry.currency == facts.currency
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::payment::state::PaymentStatus;
-
-    fn facts(captured_minor: i64) -> Facts {
-        Facts {
-            tenant_id: Uuid::from_u128(1),
-            payment_id: Uuid::from_u128(2),
-            status: PaymentStatus::Succeeded,
-            currency: "EUR".into(),
-            authorized_minor: captured_minor,
-            captured_minor,
-            gateway: "bank".into(),
-            gateway_reference: Some("ch".into()),
-        }
-    }
-
-    fn found(lines: &[&str]) -> JournalDigest {
-        JournalDigest {
-            place: JournalPlace {
-                tenant_id: Uuid::from_u128(1),
-                source: Uuid::from_u128(2),
-                kind: "payment_captured".into(),
-                ordinal: 0,
-            },
-            journal_id: Uuid::from_u128(3),
-            lines: lines.iter().map(|&line| line.to_owned()).collect(),
-            settled: true,
-        }
-    }
-
-    #[test]
-    fn a_capture_demands_one_journal_with_its_amount_on_the_accounts_of_its_gateway() {
-        let right = found(&["bank/gateway_receivable D 700 EUR", "bank/sales C 700 EUR"]);
-        assert!(agree(&facts(700), std::slice::from_ref(&right)));
-        assert!(agree(&facts(0), &[]));
-        assert!(!agree(&facts(0), std::slice::from_ref(&right)), "nothing was captured");
-        assert!(!agree(&facts(700), &[]), "no journal");
-        assert!(!agree(&facts(700), &[right.clone(), right.clone()]), "twice");
-        assert!(!agree(&facts(701), std::slice::from_ref(&right)), "another amount");
-        assert!(!agree(&facts(700), &[JournalDigest { settled: false, ..right.clone() }]), "not settled");
-        let other_account = found(&["bank/gateway_receivable D 700 EUR", "shop/sales C 700 EUR"]);
-        assert!(!agree(&facts(700), &[other_account]));
-        let other_kind = JournalPlace { kind: "payment_refunded".into(), ..right.place.clone() };
-        assert!(!agree(&facts(700), &[JournalDigest { place: other_kind, ..right }]));
-    }
-}
+#[path = "journals_tests.rs"]
+mod tests;

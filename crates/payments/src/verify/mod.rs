@@ -1,18 +1,19 @@
-//! The proof: the ledger against itself, payments against journals, history and events, and all of it against the
-//! gateway's own book. Reads only.
+//! The proof: the ledger against itself, payments and payouts against journals, history and events, and all of it
+//! against the gateway's own book. Reads only.
 //!
 //! ```text
-//!   book to its end  →  one snapshot: all checks in SQL, payments beside the book  →  rest of the book  →  doubts again
+//!   book to its end → one snapshot: all checks in SQL, operations beside the book → rest of the book → doubts again
 //! ```
 //! Everything that is ours is read in one snapshot, so work in flight is seen before or after a transaction and
 //! never in the middle of one. The book cannot be part of a snapshot; `outside` says why its two readings are
-//! enough. What does not agree is a violation, unless an open break names the same payment: then a person knows.
+//! enough. What does not agree is a violation, unless an open break names the same operation: then a person knows.
 //!
-//! Whole tables are read, in a fixed number of statements or in pages by key, never by a query per payment. The
+//! Whole tables are read, in a fixed number of statements or in pages by key, never by a query per operation. The
 //! book is kept in memory meanwhile, about 100 bytes an effect.
 
 mod book;
 mod edges;
+mod facts;
 mod inside;
 mod journals;
 mod outside;
@@ -161,7 +162,7 @@ async fn read_on(book: &dyn Book, mut shelf: Shelf, tell: &Tell) -> Result<Shelf
     Ok(shelf)
 }
 
-/// Looks again at what is in doubt, payment first and book after it, until all agree or patience ends.
+/// Looks again at what is in doubt, operation first and book after it, until all agree or patience ends.
 async fn settle(
     db: &Db,
     book: &dyn Book,
@@ -171,7 +172,7 @@ async fn settle(
     tell: &Tell,
 ) -> Result<Result<Vec<Check>, BookAway>, VerifyError> {
     let until = Instant::now() + options.patience;
-    let tell = tell.about("payments that do not agree with the gateway's book yet");
+    let tell = tell.about("payments and payouts that do not agree with the gateway's book yet");
     loop {
         let ids = judged.in_doubt();
         if ids.is_empty() || ids.len() > MOST_DOUBTS {
@@ -179,7 +180,7 @@ async fn settle(
         }
         tell.at(ids.len() as u64);
         let mut conn = db.conn().await?;
-        let now = repo::payments_by_id(&mut conn, &ids).await?;
+        let now = repo::operations_by_id(&mut conn, &ids).await?;
         let breaks = Breaks::of_rows(repo::open_breaks(&mut conn, Some(&ids)).await?);
         drop(conn);
         let mut effects = Vec::new();

@@ -1,22 +1,22 @@
-//! Our payments against the gateway's book.
+//! Our payments and payouts against the gateway's book.
 //!
 //! ```text
 //!   the book is read to its end          B1
-//!   our payments, in one snapshot        S     after B1: each key of B1 was committed here before its first byte
-//!   the book is read on                  B2    after S: each capture of S was an effect before
+//!   our operations, in one snapshot      S     after B1: each key of B1 was committed here before its first byte
+//!   the book is read on                  B2    after S: each capture or payout of S was an effect before
 //! ```
-//! So a key of B1 that S does not know, and a capture of S that is in neither B1 nor B2, cannot be work in flight.
-//! The rest can: an effect is taken back, or a webhook about one is on its way while we look. Such cases are asked
-//! about again, payment first and book after it, until they agree or patience ends.
+//! So a key of B1 that S does not know, and a capture or payout of S that is in neither B1 nor B2, cannot be work in
+//! flight. The rest can: an effect is taken back, a payout comes back, or a webhook about one is on its way while we
+//! look. Such cases are asked about again, operation first and book after it, until they agree or patience ends.
 
 use std::collections::{HashMap, HashSet};
 
 use uuid::Uuid;
 
 use super::book::{EffectKind, Key, Shelf, Slip, Standing};
-use super::repo::Facts;
+use super::facts::{Facts, Of};
 use super::report::{Check, Draft, I8, I9, I10, I11, skipped};
-use crate::payment::state::PaymentStatus;
+use crate::payout::PayoutStatus;
 
 /// The rules that need the book.
 pub(super) const RULES: [super::Rule; 4] = [I8, I9, I10, I11];
@@ -28,35 +28,36 @@ pub(super) fn all_skipped(reason: &str) -> Vec<Check> {
 /// What the snapshot leaves to be held against the rest of the book.
 #[derive(Debug, Default)]
 pub(super) struct Inside {
-    /// For the place of each key's first effect in B1: it is the key of a payment of that gateway account.
+    /// For the place of each key's first effect in B1: it is the key of an operation of that gateway account, and its
+    /// effects are such as that operation has.
     known: Vec<bool>,
     here: u64,
     there: u64,
-    /// Taken or held here and not so in B1.
+    /// Taken, held or sent here and not so in B1.
     missing: Vec<Facts>,
-    /// Failed or canceled here and not so in B1.
+    /// No money may have moved here, and some did in B1.
     unwanted: Vec<Facts>,
-    /// The payments of each order that has more than one.
+    /// The payments of each order that has more than one, and the payouts of each reference.
     pub orders: Vec<Vec<Uuid>>,
-    /// Open breaks by payment.
+    /// Open breaks by operation.
     pub breaks: Breaks,
 }
 
-/// Open breaks by payment.
+/// Open breaks by operation.
 #[derive(Debug, Default)]
 pub(super) struct Breaks(HashMap<Uuid, Vec<Uuid>>);
 
 impl Breaks {
     pub(super) fn of_rows(rows: Vec<(Uuid, Uuid)>) -> Self {
         let mut all: HashMap<Uuid, Vec<Uuid>> = HashMap::new();
-        for (payment, id) in rows {
-            all.entry(payment).or_default().push(id);
+        for (operation, id) in rows {
+            all.entry(operation).or_default().push(id);
         }
         Self(all)
     }
 
-    fn of(&self, payment: Uuid) -> &[Uuid] {
-        self.0.get(&payment).map_or(&[], Vec::as_slice)
+    fn of(&self, operation: Uuid) -> &[Uuid] {
+        self.0.get(&operation).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -65,19 +66,21 @@ impl Inside {
         Self { known: vec![false; shelf.len()], ..Self::default() }
     }
 
-    /// Takes in one page of payments.
+    /// Takes in one page of operations.
     pub(super) fn look(&mut self, page: Vec<Facts>, shelf: &Shelf) {
         for facts in page {
-            let (place, slips) = shelf.find(&Key::Id(facts.payment_id));
-            if !slips.is_empty() && slips.iter().all(|slip| shelf.is_of(slip, &facts.gateway)) {
+            let (place, slips) = shelf.find(&Key::Id(facts.id));
+            let kind = facts.kind();
+            let is_its = |slip: &Slip| shelf.is_of(slip, &facts.gateway) && slip.kind.is_of(kind);
+            if !slips.is_empty() && slips.iter().all(is_its) {
                 self.known[place] = true;
             }
-            if claims_money(&facts) {
+            if facts.claims_money() {
                 self.here += 1;
                 if !is_in_book(&facts, shelf) {
                     self.missing.push(facts);
                 }
-            } else if ended_without_money(&facts) {
+            } else if facts.excludes_money() {
                 self.there += 1;
                 if Standing::of(slips).has_effect() {
                     self.unwanted.push(facts);
@@ -131,28 +134,26 @@ impl Inside {
 /// Something that does not agree, as far as we have looked.
 #[derive(Debug)]
 pub(super) enum Doubt {
-    /// Taken or held here, and not so in the book.
+    /// Taken, held or sent here, and not so in the book.
     Missing(Facts),
-    /// Failed or canceled here, and an effect in the book.
+    /// No money may have moved here, and an effect in the book.
     Unwanted(Facts),
-    /// The payments of one order: several have effects that stand.
+    /// The payments of one order or the payouts of one reference: several have effects that stand.
     Order(Vec<Uuid>),
 }
 
 impl Doubt {
-    fn payments(&self) -> &[Uuid] {
+    fn operations(&self) -> &[Uuid] {
         match self {
-            Self::Missing(facts) | Self::Unwanted(facts) => std::slice::from_ref(&facts.payment_id),
+            Self::Missing(facts) | Self::Unwanted(facts) => std::slice::from_ref(&facts.id),
             Self::Order(ids) => ids,
         }
     }
 
     fn stands(&self, shelf: &Shelf) -> bool {
         match self {
-            Self::Missing(facts) => claims_money(facts) && !is_in_book(facts, shelf),
-            Self::Unwanted(facts) => {
-                ended_without_money(facts) && Standing::of(shelf.of(facts.payment_id)).has_effect()
-            }
+            Self::Missing(facts) => facts.claims_money() && !is_in_book(facts, shelf),
+            Self::Unwanted(facts) => facts.excludes_money() && Standing::of(shelf.of(facts.id)).has_effect(),
             Self::Order(ids) => with_effect(ids, shelf).len() > 1,
         }
     }
@@ -177,7 +178,7 @@ impl Judged {
         let mut open = Vec::new();
         for doubt in std::mem::take(&mut self.open) {
             let explained = match &doubt {
-                Doubt::Missing(_) | Doubt::Unwanted(_) => !breaks.of(doubt.payments()[0]).is_empty(),
+                Doubt::Missing(_) | Doubt::Unwanted(_) => !breaks.of(doubt.operations()[0]).is_empty(),
                 // All but one of them are a known trouble, or it is only one anyway.
                 Doubt::Order(ids) => ids.iter().filter(|id| breaks.of(**id).is_empty()).count() <= 1,
             };
@@ -196,26 +197,26 @@ impl Judged {
             Doubt::Unwanted(_) => &mut self.unwanted,
             Doubt::Order(_) => &mut self.repeats,
         };
-        let why: Vec<Uuid> = doubt.payments().iter().flat_map(|id| breaks(*id)).copied().collect();
-        for id in doubt.payments() {
+        let why: Vec<Uuid> = doubt.operations().iter().flat_map(|id| breaks(*id)).copied().collect();
+        for id in doubt.operations() {
             draft.wrong(id, &why);
         }
     }
 
-    /// The payments that are still in doubt.
+    /// The operations that are still in doubt.
     pub(super) fn in_doubt(&self) -> Vec<Uuid> {
-        let ids: HashSet<Uuid> = self.open.iter().flat_map(Doubt::payments).copied().collect();
+        let ids: HashSet<Uuid> = self.open.iter().flat_map(Doubt::operations).copied().collect();
         ids.into_iter().collect()
     }
 
-    /// Judges the open doubts again: `now` was read first, then `shelf`, the effects of all of these payments.
+    /// Judges the open doubts again: `now` was read first, then `shelf`, the effects of all of these operations.
     pub(super) fn again(&mut self, now: Vec<Facts>, breaks: &Breaks, shelf: &Shelf) {
-        let mut now: HashMap<Uuid, Facts> = now.into_iter().map(|facts| (facts.payment_id, facts)).collect();
+        let mut now: HashMap<Uuid, Facts> = now.into_iter().map(|facts| (facts.id, facts)).collect();
         self.open = std::mem::take(&mut self.open)
             .into_iter()
             .map(|doubt| match doubt {
-                Doubt::Missing(old) => Doubt::Missing(now.remove(&old.payment_id).unwrap_or(old)),
-                Doubt::Unwanted(old) => Doubt::Unwanted(now.remove(&old.payment_id).unwrap_or(old)),
+                Doubt::Missing(old) => Doubt::Missing(now.remove(&old.id).unwrap_or(old)),
+                Doubt::Unwanted(old) => Doubt::Unwanted(now.remove(&old.id).unwrap_or(old)),
                 Doubt::Order(ids) => Doubt::Order(ids),
             })
             .filter(|doubt| doubt.stands(shelf))
@@ -236,34 +237,40 @@ impl Judged {
     }
 }
 
-fn claims_money(facts: &Facts) -> bool {
-    facts.captured_minor > 0 || facts.status == PaymentStatus::Authorized
-}
-
-fn ended_without_money(facts: &Facts) -> bool {
-    matches!(facts.status, PaymentStatus::Failed | PaymentStatus::Canceled)
-}
-
 /// The book has the same: amount, currency, account and the gateway's id.
 fn is_in_book(facts: &Facts, shelf: &Shelf) -> bool {
-    let slips = shelf.of(facts.payment_id);
+    let slips = shelf.of(facts.id);
     let same = |slip: &Slip| shelf.is_of(slip, &facts.gateway) && shelf.is_in(slip, &facts.currency);
     let named = |slip: &Slip| same(slip) && slip.is_named(facts.gateway_reference.as_deref());
-    if facts.captured_minor == 0 {
+    match facts.of {
         // A hold that has been let go meanwhile was one.
-        return slips.iter().any(|s| {
-            s.kind == EffectKind::Authorize && s.amount_minor == facts.authorized_minor && named(s)
-        });
+        Of::Payment { authorized_minor, captured_minor: 0, .. } => slips
+            .iter()
+            .any(|s| s.kind == EffectKind::Authorize && s.amount_minor == authorized_minor && named(s)),
+        Of::Payment { captured_minor, .. } => {
+            let at_once = |s: &Slip| {
+                s.kind == EffectKind::Charge && s.standing && s.amount_minor == captured_minor && named(s)
+            };
+            let captured = || {
+                let captures =
+                    slips.iter().filter(|s| s.kind == EffectKind::Capture && s.standing && same(s));
+                slips.iter().any(|s| s.kind == EffectKind::Authorize && named(s))
+                    && captures.map(|s| i128::from(s.amount_minor)).sum::<i128>()
+                        == i128::from(captured_minor)
+            };
+            slips.iter().any(at_once) || captured()
+        }
+        Of::Payout { status, amount_minor, .. } => {
+            let whole = |s: &Slip| s.standing && s.amount_minor == amount_minor;
+            let sent = slips.iter().any(|s| s.kind == EffectKind::Payout && whole(s) && named(s));
+            // A bank may name the return after itself.
+            let mut returns = slips.iter().filter(|s| s.kind == EffectKind::PayoutReturn && s.standing);
+            match status {
+                PayoutStatus::Returned => sent && returns.any(|s| whole(s) && same(s)),
+                _ => sent && returns.next().is_none(),
+            }
+        }
     }
-    let at_once = |s: &Slip| {
-        s.kind == EffectKind::Charge && s.standing && s.amount_minor == facts.captured_minor && named(s)
-    };
-    let captured = || {
-        let captures = slips.iter().filter(|s| s.kind == EffectKind::Capture && s.standing && same(s));
-        slips.iter().any(|s| s.kind == EffectKind::Authorize && named(s))
-            && captures.map(|s| i128::from(s.amount_minor)).sum::<i128>() == i128::from(facts.captured_minor)
-    };
-    slips.iter().any(at_once) || captured()
 }
 
 /// More than one effect where a key may have one. Captures and refunds that the gateway makes by itself under a

@@ -36,21 +36,21 @@ rules! {
     I4 = "I4", "every amount is positive and in the currency of its account";
     I5 = "I5", "no limited account is below its minimum";
     I6 = "I6", "refunded <= captured <= authorized <= asked for";
-    I7 = "I7", "each capture has exactly its journal, and nothing else has one";
-    I8 = "I8", "one gateway key had one effect at most, and one order has one at most that stands";
+    I7 = "I7", "each capture and payout has exactly its journals, as far as its status says, and nothing else has any";
+    I8 = "I8", "one gateway key had one effect at most, and one order or reference has one at most that stands";
     I9 = "I9", "the gateway knows no key that we do not";
-    I10 = "I10", "what is taken or held here is so in the gateway's book";
-    I11 = "I11", "what failed or was canceled here has no effect in the gateway's book";
+    I10 = "I10", "what is taken, held, sent or come back here is so in the gateway's book";
+    I11 = "I11", "what failed, was canceled or waits for consent here has no effect in the gateway's book";
     I15 = "I15", "versions run without a gap over allowed moves to the status that is held";
     I17 = "I17", "what is not final has work that is due, or waits for a person";
-    I19 = "I19", "one order has one active payment at most";
+    I19 = "I19", "one order has one active payment at most, and one reference one active payout";
     I24 = "I24", "each move was told by exactly one event that says what happened";
     I26 = "I26", "inbound events are stored once and end once";
     FAILED = "failed-sums", "failed journals add to zero on each account";
     PENDING = "pending-table", "the table of pending journals is what the statuses say";
     CHECKPOINTS = "checkpoints", "every checkpoint is the sum of what it stands for";
     HASHES = "hashes", "every journal's hash is that of its entries";
-    BREAKS = "breaks", "whatever needs a person has its break, and the other way round";
+    BREAKS = "breaks", "whatever needs a person has its break, and each break is about one payment or payout";
 }
 
 /// How a check ended.

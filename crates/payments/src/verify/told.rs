@@ -20,6 +20,7 @@ const CLOCKS: SignedDuration = SignedDuration::from_mins(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Object {
     Payment,
+    Payout,
     Break,
 }
 
@@ -27,21 +28,9 @@ impl Object {
     fn aggregate(self) -> &'static str {
         match self {
             Self::Payment => "payment",
+            Self::Payout => "payout",
             Self::Break => "break",
         }
-    }
-
-    async fn moves(
-        self,
-        conn: &mut PgConnection,
-        after: Uuid,
-        version: i32,
-        limit: i64,
-    ) -> Result<Vec<Move>, VerifyError> {
-        Ok(match self {
-            Self::Payment => repo::moves(conn, after, version, limit).await?,
-            Self::Break => repo::break_moves(conn, after, version, limit).await?,
-        })
     }
 }
 
@@ -55,6 +44,10 @@ struct Events {
 }
 
 impl Events {
+    fn of(object: Object, page: i64) -> Self {
+        Self { object, buffer: VecDeque::new(), after: EventPlace::start(), page, ended: false }
+    }
+
     /// The next event, unless it is behind (object, version).
     async fn next_up_to(
         &mut self,
@@ -80,28 +73,76 @@ impl Events {
 pub(super) async fn compare(conn: &mut PgConnection, page: i64, tell: &Tell) -> Result<Draft, VerifyError> {
     let mut draft = Draft::default();
     let since = survey::retained_since(conn).await?;
-    for object in [Object::Payment, Object::Break] {
-        let mut events =
-            Events { object, buffer: VecDeque::new(), after: EventPlace::start(), page, ended: false };
-        let (mut after, mut version) = (Uuid::nil(), 0);
-        loop {
-            let moves = object.moves(conn, after, version, page).await?;
-            for moved in &moves {
-                one_move(conn, &mut events, moved, since, &mut draft).await?;
-            }
-            tell.at(draft.checked);
-            match moves.last() {
-                Some(last) if i64::try_from(moves.len()).unwrap_or(page) == page => {
-                    (after, version) = (last.object_id, last.version);
-                }
-                _ => break,
-            }
-        }
-        while let Some(stray) = events.next_up_to(conn, None).await? {
-            draft.wrong(stray.place.aggregate_id, &[]);
-        }
-    }
+    of_operations(conn, page, since, tell, &mut draft).await?;
+    of_breaks(conn, page, since, tell, &mut draft).await?;
     Ok(draft)
+}
+
+/// One walk over the history of payments and payouts, beside the events of both.
+async fn of_operations(
+    conn: &mut PgConnection,
+    page: i64,
+    since: Option<Timestamp>,
+    tell: &Tell,
+    draft: &mut Draft,
+) -> Result<(), VerifyError> {
+    let mut of_payments = Events::of(Object::Payment, page);
+    let mut of_payouts = Events::of(Object::Payout, page);
+    let mut place = Some((Uuid::nil(), 0));
+    while let Some((after, version)) = place {
+        let moves = repo::moves(conn, after, version, page).await?;
+        for moved in &moves {
+            let events = match (moved.payment_id, moved.payout_id) {
+                (Some(_), None) => &mut of_payments,
+                (None, Some(_)) => &mut of_payouts,
+                // Of nothing, or of two things at once.
+                _ => {
+                    draft.checked += 1;
+                    draft.wrong(moved.object_id, &[]);
+                    continue;
+                }
+            };
+            one_move(conn, events, moved, since, draft).await?;
+        }
+        tell.at(draft.checked);
+        place = behind(&moves, page);
+    }
+    strays(conn, &mut of_payments, draft).await?;
+    strays(conn, &mut of_payouts, draft).await
+}
+
+async fn of_breaks(
+    conn: &mut PgConnection,
+    page: i64,
+    since: Option<Timestamp>,
+    tell: &Tell,
+    draft: &mut Draft,
+) -> Result<(), VerifyError> {
+    let mut events = Events::of(Object::Break, page);
+    let mut place = Some((Uuid::nil(), 0));
+    while let Some((after, version)) = place {
+        let moves = repo::break_moves(conn, after, version, page).await?;
+        for moved in &moves {
+            one_move(conn, &mut events, moved, since, draft).await?;
+        }
+        tell.at(draft.checked);
+        place = behind(&moves, page);
+    }
+    strays(conn, &mut events, draft).await
+}
+
+/// Where the next page begins; none after the last one.
+fn behind(moves: &[Move], page: i64) -> Option<(Uuid, i32)> {
+    let full = i64::try_from(moves.len()).unwrap_or(page) == page;
+    moves.last().filter(|_| full).map(|last| (last.object_id, last.version))
+}
+
+/// After the last move: any event that is left tells of nothing.
+async fn strays(conn: &mut PgConnection, events: &mut Events, draft: &mut Draft) -> Result<(), VerifyError> {
+    while let Some(stray) = events.next_up_to(conn, None).await? {
+        draft.wrong(stray.place.aggregate_id, &[]);
+    }
+    Ok(())
 }
 
 async fn one_move(
@@ -135,6 +176,7 @@ struct Body {
     r#type: String,
     event_id: Uuid,
     payment_id: Option<Uuid>,
+    payout_id: Option<Uuid>,
     break_id: Option<Uuid>,
     status: String,
     amount: String,
@@ -150,6 +192,7 @@ fn says(object: Object, event: &EventDigest, moved: &Move) -> bool {
     let kind = format!("{}.{word}", object.aggregate());
     let id = match object {
         Object::Payment => body.payment_id,
+        Object::Payout => body.payout_id,
         Object::Break => body.break_id,
     };
     let money = moved.amount_minor.zip(moved.currency.as_deref().and_then(|code| code.parse().ok()));
@@ -159,7 +202,9 @@ fn says(object: Object, event: &EventDigest, moved: &Move) -> bool {
         && body.r#type == kind
         && body.event_id == event.event_id
         && id == Some(moved.object_id)
-        && (object == Object::Payment || body.payment_id == moved.payment_id)
+        && body.payment_id == moved.payment_id
+        && body.payout_id == moved.payout_id
+        && (object == Object::Break) == body.break_id.is_some()
         && body.status == moved.status
         && Some(&body.amount) == major.as_ref()
         && Some(body.amount_minor) == moved.amount_minor
@@ -173,7 +218,7 @@ mod tests {
 
     use super::*;
     use crate::events::{self, Told};
-    use crate::ids::{BreakId, PaymentId, TenantId};
+    use crate::ids::{BreakId, PaymentId, PayoutId, TenantId};
     use crate::operation::{OperationId, OperationKind};
 
     fn moved() -> Move {
@@ -184,6 +229,7 @@ mod tests {
             at: Timestamp::UNIX_EPOCH.to_sqlx(),
             tenant_id: Some(Uuid::from_u128(1)),
             payment_id: Some(Uuid::from_u128(5)),
+            payout_id: None,
             amount_minor: Some(1234),
             currency: Some("EUR".into()),
         }
@@ -214,13 +260,15 @@ mod tests {
         let moved = moved();
         let event = digest(events::of_payment(PaymentId(moved.object_id), &told(&moved)));
         assert!(says(Object::Payment, &event, &moved));
-        let differs: [fn(&mut Move); 6] = [
+        let differs: [fn(&mut Move); 8] = [
             |m| m.version = 3,
             |m| m.status = "failed".into(),
             |m| m.amount_minor = Some(1235),
             |m| m.currency = Some("USD".into()),
             |m| m.tenant_id = Some(Uuid::from_u128(2)),
             |m| m.object_id = Uuid::from_u128(6),
+            |m| m.payment_id = None,
+            |m| m.payout_id = Some(Uuid::from_u128(5)),
         ];
         for change in differs {
             let mut other = moved.clone();
@@ -237,16 +285,46 @@ mod tests {
     }
 
     #[test]
-    fn a_break_is_told_with_its_payment() {
-        let opened =
-            Move { version: 1, status: "open".into(), payment_id: Some(Uuid::from_u128(7)), ..moved() };
-        let event = digest(events::of_break(
-            BreakId(opened.object_id),
-            OperationId { kind: OperationKind::Charge, id: Uuid::from_u128(7) },
-            &told(&opened),
-        ));
-        assert_eq!(event.kind, "break.created");
-        assert!(says(Object::Break, &event, &opened));
-        assert!(!says(Object::Break, &event, &Move { payment_id: Some(Uuid::from_u128(8)), ..opened }));
+    fn a_payout_is_told_as_a_payout() {
+        let sent = Move { payment_id: None, payout_id: Some(Uuid::from_u128(5)), ..moved() };
+        let event = digest(events::of_payout(PayoutId(sent.object_id), &told(&sent)));
+        assert_eq!(event.kind, "payout.succeeded");
+        assert!(says(Object::Payout, &event, &sent));
+        assert!(!says(Object::Payment, &event, &sent));
+        assert!(!says(Object::Payment, &event, &moved()));
+        let as_payment = digest(events::of_payment(PaymentId(sent.object_id), &told(&sent)));
+        assert!(!says(Object::Payout, &as_payment, &sent));
+        for status in ["returned", "failed"] {
+            let later = Move { status: status.into(), ..sent.clone() };
+            assert!(!says(Object::Payout, &event, &later));
+            assert!(says(
+                Object::Payout,
+                &digest(events::of_payout(PayoutId(later.object_id), &told(&later))),
+                &later
+            ));
+        }
+        let created = Move { version: 1, status: "requires_approval".into(), ..sent };
+        let event = digest(events::of_payout(PayoutId(created.object_id), &told(&created)));
+        assert_eq!(event.kind, "payout.created");
+        assert!(says(Object::Payout, &event, &created));
+    }
+
+    #[test]
+    fn a_break_is_told_with_what_it_is_about() {
+        let about = Uuid::from_u128(7);
+        let opened = Move { version: 1, status: "open".into(), payment_id: Some(about), ..moved() };
+        let event = |kind| {
+            let operation = OperationId { kind, id: about };
+            digest(events::of_break(BreakId(opened.object_id), operation, &told(&opened)))
+        };
+        let of_payment = event(OperationKind::Charge);
+        assert_eq!(of_payment.kind, "break.created");
+        assert!(says(Object::Break, &of_payment, &opened));
+        let other = Move { payment_id: Some(Uuid::from_u128(8)), ..opened.clone() };
+        assert!(!says(Object::Break, &of_payment, &other));
+        let of_payout = event(OperationKind::Payout);
+        assert!(!says(Object::Break, &of_payout, &opened));
+        let opened = Move { payment_id: None, payout_id: Some(about), ..opened.clone() };
+        assert!(says(Object::Break, &of_payout, &opened) && !says(Object::Break, &of_payment, &opened));
     }
 }

@@ -127,7 +127,7 @@ fn progress() -> Progress {
     })
 }
 
-pub(super) fn text(report: &Report) -> String {
+fn text(report: &Report) -> String {
     let row = |c: &Check| vec![c.id.into(), c.status.as_str().into(), c.checked.to_string(), c.name.into()];
     let rows: Vec<Vec<String>> = report.checks.iter().map(row).collect();
     let mut out = table::render(&["CHECK", "STATUS", "LOOKED AT", "RULE"], &rows);

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails, also in its helpers")]
 
+mod bench;
 mod cli;
 #[cfg(feature = "failpoints")]
 mod crash;

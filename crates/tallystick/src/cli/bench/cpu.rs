@@ -60,7 +60,8 @@ fn children(pid: u32) -> Vec<Process> {
     pids.filter_map(process).filter(|process| process.parent == pid).collect()
 }
 
-fn micros(ticks: u64) -> u64 {
+/// Microseconds of so many ticks.
+pub fn micros(ticks: u64) -> u64 {
     let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten();
     let per_second = per_second.and_then(|ticks| u64::try_from(ticks).ok()).filter(|ticks| *ticks > 0);
     ticks.saturating_mul(1_000_000) / per_second.unwrap_or(USUAL_TICKS)

@@ -10,11 +10,11 @@ use uuid::Uuid;
 
 use super::bank::{Bank, Manner, Place};
 use super::feed::Feed;
-use super::meter::Meter;
+use super::meter::{Meter, Processes};
 use super::wire::{Side, Wire};
 use crate::cli::CliError;
 use crate::cli::dev::Dev;
-use crate::cli::dev::info::DevInfo;
+use crate::cli::dev::info::{DevInfo, Pids};
 use crate::cli::tenants::refusal;
 use crate::wiring;
 
@@ -73,7 +73,9 @@ impl<'a> Environment<'a> {
 
     /// A meter of the server, the database and the bank.
     pub fn meter(&self) -> Meter {
-        Meter::new(self.db.clone(), Some(self.api.wire()), self.info.pids)
+        let Pids { server, postgres, sandbox, .. } = self.info.pids;
+        let processes = Processes { server: Some(server), database: postgres, bank: sandbox };
+        Meter::new(self.db.clone(), Some(self.api.wire()), processes)
     }
 
     /// A process that was started again in the middle makes every figure wrong.
@@ -88,6 +90,11 @@ impl<'a> Environment<'a> {
             "the server, the bank or the database ended in the middle. Measure again with --data-dir and read its logs"
                 .into(),
         ))
+    }
+
+    /// Stops the server, so that it takes no part in what follows. Its restart starts it again.
+    pub async fn stop_server(&mut self) {
+        self.dev.stop_server().await;
     }
 
     /// Starts the server again with other settings; with none, as it was first.

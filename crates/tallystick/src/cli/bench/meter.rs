@@ -11,7 +11,6 @@ use super::scrape::{Batches, Scrape};
 use super::stats;
 use super::wire::Wire;
 use crate::cli::CliError;
-use crate::cli::dev::info::Pids;
 
 /// Connections report their commits at most once a second; after twice that the last ones have.
 const SETTLING: Duration = Duration::from_millis(2_200);
@@ -43,6 +42,8 @@ pub struct Used {
     pub load_us: u64,
     /// The machine as a whole.
     pub machine: Machine,
+    /// What all programs that have no part in it used, in microseconds.
+    pub others_us: u64,
     /// Committed transactions, those that only read included.
     pub commits: f64,
     /// Transactions that wrote.
@@ -55,11 +56,22 @@ pub struct Used {
     pub batches: BTreeMap<String, Batches>,
 }
 
+/// The processes that are read, besides this one.
+#[derive(Clone, Copy, Debug)]
+pub struct Processes {
+    /// The server, if it has a part in it.
+    pub server: Option<u32>,
+    /// PostgreSQL's main process.
+    pub database: u32,
+    /// The bank.
+    pub bank: u32,
+}
+
 /// Takes readings.
 pub struct Meter {
     db: Db,
     api: Option<Wire>,
-    pids: Pids,
+    processes: Processes,
     before: Option<Reading>,
     after: Option<Reading>,
 }
@@ -67,8 +79,8 @@ pub struct Meter {
 impl Meter {
     /// A meter of these processes. `db` is the database that is written; `api` leads to the server's
     /// metrics, if the server has a part in it.
-    pub fn new(db: Db, api: Option<Wire>, pids: Pids) -> Self {
-        Self { db, api, pids, before: None, after: None }
+    pub fn new(db: Db, api: Option<Wire>, processes: Processes) -> Self {
+        Self { db, api, processes, before: None, after: None }
     }
 
     /// Waits until what went before is counted, and takes the first reading.
@@ -113,12 +125,19 @@ impl Meter {
         let pace = stats::per_second(grown(told.commits, quiet.commits), watching.elapsed());
         let commits = stats::without_pace(grown(before.counters.commits, told.commits), pace, waited);
         let scrape = after.scrape.since(&before.scrape);
+        let server_us = after.server.saturating_sub(before.server);
+        let database_us = after.database.saturating_sub(before.database);
+        let bank_us = after.bank.saturating_sub(before.bank);
+        let load_us = after.load.saturating_sub(before.load);
+        let machine = after.machine.since(before.machine);
+        let ours = server_us + database_us + bank_us + load_us;
         Ok(Used {
-            server_us: after.server.saturating_sub(before.server),
-            database_us: after.database.saturating_sub(before.database),
-            bank_us: after.bank.saturating_sub(before.bank),
-            load_us: after.load.saturating_sub(before.load),
-            machine: after.machine.since(before.machine),
+            server_us,
+            database_us,
+            bank_us,
+            load_us,
+            machine,
+            others_us: cpu::micros(machine.busy).saturating_sub(ours),
             commits,
             writes: grown(before.counters.writes, after.counters.writes),
             wal_bytes: grown(before.counters.wal_bytes, after.counters.wal_bytes),
@@ -134,9 +153,9 @@ impl Meter {
             })
         };
         Ok(Reading {
-            server: found("server", cpu::of(self.pids.server))?,
-            database: found("database", cpu::of_family(self.pids.postgres))?,
-            bank: found("bank", cpu::of(self.pids.sandbox))?,
+            server: self.processes.server.map_or(Ok(0), |server| found("server", cpu::of(server)))?,
+            database: found("database", cpu::of_family(self.processes.database))?,
+            bank: found("bank", cpu::of(self.processes.bank))?,
             load: found("bench", cpu::of(std::process::id()))?,
             machine: Machine::now(),
             counters,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use tallystick_ledger::AccountRef;
+use tallystick_payments::verify::Status;
 use uuid::Uuid;
 
 use super::accounts;
@@ -18,7 +19,7 @@ use super::environment::{self, Environment};
 use super::load::AMOUNT_MINOR;
 use super::machine::Machine;
 use super::measure::{self, Ask, Run};
-use super::report::{Compared, Report, Series};
+use super::report::{self, Compared, Report, Series};
 use crate::cli::dev::{Changes, Dev, Place, processor};
 use crate::cli::serve::Signals;
 use crate::cli::{CliError, Exit, verify};
@@ -31,6 +32,8 @@ const FOLDER: &str = ".tallystick/bench";
 const LONGEST_COMMIT_DELAY: Duration = Duration::from_millis(100);
 /// Most clients: each has a connection, and so many connections are open at once.
 const MOST_CLIENTS: usize = 4_000;
+/// More than this part of the machine for other programs, in percent, is worth a remark.
+const DISTURBING: f64 = 5.0;
 /// Deadline of a call and length of a lease as in `dev`, for a bank that is not slower than this allows.
 const USUAL_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -55,7 +58,7 @@ pub struct Args {
     #[arg(long, default_value = "on", value_name = "ON|OFF")]
     one_account: Switch,
     /// Clients, each with one connection and one request at a time
-    #[arg(long, default_value_t = 64, value_name = "N")]
+    #[arg(long, default_value_t = 256, value_name = "N")]
     clients: usize,
     /// Calls to the bank at once
     #[arg(long, default_value_t = 2_048, value_parser = clap::value_parser!(u32).range(1..=100_000), value_name = "N")]
@@ -217,8 +220,9 @@ async fn work(dev: &mut Dev, args: &Args) -> Result<Exit, CliError> {
     let environment = &bench.environment;
     let verified = verify::report(&environment.db, Some(&environment.info.sandbox_url)).await?;
     let proved = verify::exit(&verified, true);
-    if proved != Exit::Done {
-        eprint!("{}", verify::text(&verified));
+    for check in verified.checks.iter().filter(|check| check.status != Status::Held) {
+        let (id, status, name, count) = (check.id, check.status.as_str(), check.name, check.violation_count);
+        say(&format!("verify: {id} {status}, {count} times: {name}"));
     }
     report.verified = Some(verified);
     if args.json {
@@ -310,6 +314,7 @@ impl<'a> Bench<'a> {
                 push(one, run, args);
             }
             if let Some(first) = &mut self.first_design {
+                self.environment.stop_server().await;
                 first.round(&self.environment, round, args).await?;
             }
             if self.one_job.is_some() {
@@ -422,6 +427,12 @@ fn push(series: &mut Series, run: Run, args: &Args) {
         run.time,
         run.per_second()
     ));
+    let others = report::others_percent(&run);
+    if others > DISTURBING {
+        say(&format!(
+            "  other programs took {others} % of this machine meanwhile: the figures are worth less"
+        ));
+    }
     for gap in &run.gaps {
         say(&format!("  missing: {gap}"));
     }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use tallystick_payments::verify::Report as Verified;
 use tallystick_runner::figures::Durability;
 
+use super::cpu;
 use super::machine::Machine;
 use super::measure::Run;
 use super::stats::{self, Spread};
@@ -105,6 +106,7 @@ const FIGURES: &[Figure] = &[
     ("machine_busy_percent", "the machine was busy, %", |run| {
         stats::percent(run.used.machine.busy, run.used.machine.total)
     }),
+    ("others_busy_percent", "busy with other programs, %", others_percent),
     ("machine_stolen_percent", "taken by other machines on it, %", |run| {
         stats::percent(run.used.machine.stolen, run.used.machine.total)
     }),
@@ -114,6 +116,11 @@ const FIGURES: &[Figure] = &[
     ("writes_per_item", "transactions each that wrote", |run| stats::each(run.used.writes, run.payouts)),
     ("wal_bytes_per_item", "write-ahead log, bytes each", |run| stats::each(run.used.wal_bytes, run.payouts)),
 ];
+
+/// How much of the machine programs took that have no part in a run.
+pub fn others_percent(run: &Run) -> f64 {
+    stats::percent(run.used.others_us, cpu::micros(run.used.machine.total))
+}
 
 /// Counts here are far below the integers that a float holds exactly.
 fn count(items: u64) -> f64 {

@@ -325,9 +325,7 @@ impl Dev {
         let Some(mut info) = self.info.clone() else {
             return Err(CliError::Broken("nothing was started".into()));
         };
-        if let Some(server) = &mut self.server {
-            server.stop(std::future::pending()).await;
-        }
+        self.stop_server().await;
         let mut settings = info.serve_env.clone();
         settings.extend(other.clone());
         self.start_server(&info.api_url, settings).await?;
@@ -335,6 +333,13 @@ impl Dev {
         info.write(self.folder.root())?;
         self.info = Some(info.clone());
         Ok(info)
+    }
+
+    /// Stops the server in good order; [`Self::restart_server`] starts it again.
+    pub async fn stop_server(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            server.stop(std::future::pending()).await;
+        }
     }
 
     async fn start_server(

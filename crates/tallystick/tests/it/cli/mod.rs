@@ -98,6 +98,12 @@ fn wrong_use_is_exit_2_and_help_is_exit_0() {
         (&["tenants", "list", "--data-dir", "/nowhere"], 3),
         (&["verify", "--data-dir", "/nowhere"], 3),
         (&["migrate"], 2),
+        (&["bench"], 2),
+        (&["bench", "payouts", "--payouts", "0"], 2),
+        (&["bench", "payouts", "--bank-spread", "2"], 2),
+        (&["bench", "payouts", "--clients", "0"], 2),
+        (&["bench", "payouts", "--commit-latency", "1s"], 2),
+        (&["bench", "payouts", "--fault", "{"], 2),
         (&["migrate", "--sql"], 0),
     ] {
         let output = ran(args);

@@ -28,7 +28,7 @@ use super::super::complete::Gap;
 use super::super::environment::{Another, Environment};
 use super::super::load::AMOUNT_MINOR;
 use super::super::measure::{self, Run};
-use super::super::meter::Meter;
+use super::super::meter::{Meter, Processes};
 use super::super::wire::{Side, Wire, uri};
 use super::{LONGEST, WORKERS};
 use crate::cli::CliError;
@@ -140,7 +140,8 @@ impl CallInsideLock {
         Ok(accounts)
     }
 
-    /// Makes payouts until all are made or the time for it is over.
+    /// Makes payouts until all are made or the time for it is over. Our server should be stopped meanwhile: also one
+    /// that has nothing to do asks the database for work.
     ///
     /// # Errors
     /// [`CliError`] when the database or the bank does not answer as it should.
@@ -151,10 +152,10 @@ impl CallInsideLock {
         payouts: u64,
         accounts: &[AccountRef],
     ) -> Result<Run, CliError> {
-        let mut pids = environment.info.pids;
-        pids.sandbox = self.bank_pid;
+        let database = environment.info.pids.postgres;
+        let processes = Processes { server: None, database, bank: self.bank_pid };
         let reading = connect(&self.database_url).await?;
-        let mut meter = Meter::new(reading.clone(), None, pids);
+        let mut meter = Meter::new(reading.clone(), None, processes);
         let db = connect(&self.database_url).await?;
         let mut connections = Vec::with_capacity(WORKERS);
         for _ in 0..WORKERS {

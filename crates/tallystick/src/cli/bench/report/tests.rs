@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use super::*;
-use crate::cli::bench::cpu;
 use crate::cli::bench::meter::Used;
 use crate::cli::bench::scrape::Batches;
 
@@ -13,6 +12,7 @@ fn run(round: u32, seconds: u64) -> Run {
         bank_us: 250_000,
         load_us: 125_000,
         machine: cpu::Machine { busy: 75, stolen: 1, total: 100 },
+        others_us: cpu::micros(3),
         commits: 250.0,
         writes: 200,
         wal_bytes: 4_000_000,
@@ -80,6 +80,7 @@ fn programs_find_the_members_that_are_promised() {
     assert_eq!(result["wal_bytes_per_item"], json!(4_000.0));
     assert_eq!(result["latency_ms"], json!({"p50": 500.0, "p99": 990.0}));
     assert_eq!(result["spread"]["machine_busy_percent"], json!({"median": 75.0, "min": 75.0, "max": 75.0}));
+    assert_eq!(result["others_busy_percent"], json!(3.0));
     assert_eq!(json["bench"], "payouts");
     assert_eq!(json["runs"].as_array().unwrap().len(), 6);
     assert_eq!(json["runs"][0]["batches"]["claim"]["mean"], json!(20.0));
