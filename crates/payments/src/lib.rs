@@ -25,6 +25,7 @@ pub mod migrate;
 mod operation;
 pub mod payment;
 pub mod payout;
+pub mod requeue;
 pub mod settings;
 pub mod tenants;
 pub mod verify;

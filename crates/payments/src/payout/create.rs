@@ -18,10 +18,13 @@ use crate::engine::{Answer, Inner};
 use crate::idempotency::Fingerprint;
 use crate::ids::{PayoutId, TenantId};
 use crate::operation::OperationKind;
+use crate::tenants;
 
 const PATH: &str = "/api/v1/payouts";
 
 /// Creates a payout, or answers as before. Whether the account has enough is found when it is debited.
+///
+/// Where the tenant asks for approval it waits for that, without a dispatch row: nothing can claim it.
 pub(crate) async fn create(
     inner: &Arc<Inner>,
     tenant: TenantId,
@@ -29,7 +32,8 @@ pub(crate) async fn create(
     request: CreatePayout,
 ) -> Result<Answer, CreateError> {
     check_account(inner, tenant, request.account_id, request.amount).await?;
-    let payout = prepare(inner, request)?;
+    let approval = tenants::payout_approval(&inner.db, &inner.believed, tenant).await?;
+    let payout = prepare(inner, request, approval)?;
     let fingerprint = fingerprint(&payout);
     create::create(&inner.payout_writer, tenant, key, payout, fingerprint).await
 }
@@ -56,7 +60,7 @@ fn of_ledger(error: LedgerError) -> CreateError {
     }
 }
 
-fn prepare(inner: &Inner, request: CreatePayout) -> Result<Payout, CreateError> {
+fn prepare(inner: &Inner, request: CreatePayout, approval: bool) -> Result<Payout, CreateError> {
     let gateway = request.gateway.unwrap_or_else(|| inner.settings.default_gateway.clone());
     if !inner.gateways.contains_key(&gateway) {
         return Err(CreateError::UnknownGateway);
@@ -64,7 +68,7 @@ fn prepare(inner: &Inner, request: CreatePayout) -> Result<Payout, CreateError> 
     let now = clock::now();
     Ok(Payout {
         payout_id: PayoutId::new(),
-        status: PayoutStatus::Pending,
+        status: if approval { PayoutStatus::RequiresApproval } else { PayoutStatus::Pending },
         account_id: request.account_id,
         destination: request.destination,
         amount: request.amount.major(),

@@ -1,6 +1,7 @@
 //! Tenants and their API keys. A key is shown once, when it is made; only its hash is stored.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -18,9 +19,10 @@ pub(crate) mod repo;
 pub const MAX_KEY: usize = 200;
 /// Characters of a key that find its row.
 const PREFIX: usize = 12;
-/// How long a checked key is believed without asking the database: the delay of a revocation.
+/// How long a checked key and a tenant's settings are believed without asking the database: the delay of a revocation
+/// and of a changed setting.
 const BELIEVED: Duration = Duration::from_secs(2);
-/// Keys kept at most; beyond it the whole memory is dropped and filled again.
+/// Keys and tenants kept at most; beyond it the whole memory of them is dropped and filled again.
 const MAX_BELIEVED: usize = 10_000;
 
 /// What a key may do.
@@ -187,7 +189,7 @@ pub async fn list(db: &Db) -> Result<Vec<Tenant>, TenantError> {
     Ok(repo::list(&mut *db.conn().await?).await?)
 }
 
-/// Switches a setting of a tenant.
+/// Switches a setting of a tenant. Servers act on it within two seconds.
 ///
 /// # Errors
 /// [`TenantError::Unknown`], [`TenantError::UnknownSetting`], or of the database.
@@ -241,9 +243,50 @@ pub async fn key_revoke(db: &Db, id: KeyId) -> Result<(), TenantError> {
     }
 }
 
-/// Keys that were checked a moment ago, by hash.
+/// What the database said a moment ago.
 #[derive(Debug, Default)]
-pub(crate) struct Believed(Mutex<HashMap<[u8; 32], (Instant, Caller)>>);
+pub(crate) struct Believed {
+    /// Keys that were checked, by hash.
+    keys: Mutex<Recent<[u8; 32], Caller>>,
+    /// Whether a tenant's payouts wait for an approval.
+    payout_approval: Mutex<Recent<TenantId, bool>>,
+}
+
+/// Answers with the time at which they were asked for.
+#[derive(Debug)]
+struct Recent<K, V>(HashMap<K, (Instant, V)>);
+
+impl<K, V> Default for Recent<K, V> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: Eq + Hash, V: Copy> Recent<K, V> {
+    fn get(&self, key: &K) -> Option<V> {
+        self.0.get(key).filter(|(at, _)| at.elapsed() < BELIEVED).map(|(_, value)| *value)
+    }
+
+    /// Keeps what was asked for at `asked`. An answer is as old as its question.
+    fn keep(&mut self, key: K, value: V, asked: Instant) {
+        if self.0.len() >= MAX_BELIEVED {
+            self.0.clear();
+        }
+        self.0.insert(key, (asked, value));
+    }
+}
+
+/// Whether payouts of this tenant wait for an approval, mostly from memory: the setting comes along with the key of
+/// whoever asks for one.
+pub(crate) async fn payout_approval(db: &Db, believed: &Believed, tenant: TenantId) -> Result<bool, DbError> {
+    if let Some(known) = believed.payout_approval.lock().expect("no panic while held").get(&tenant) {
+        return Ok(known);
+    }
+    let asked = Instant::now();
+    let on = repo::payout_approval(&mut *db.conn().await?, tenant.0).await?;
+    believed.payout_approval.lock().expect("no panic while held").keep(tenant, on, asked);
+    Ok(on)
+}
 
 /// Whose key this is. Rows are found by the public beginning of the key; the rest is compared as hashes in constant
 /// time, so neither the answer nor its time tells how much of a wrong key was right.
@@ -252,29 +295,22 @@ pub(crate) async fn authenticate(db: &Db, believed: &Believed, key: &str) -> Res
         return Ok(None);
     }
     let hash = hash(key);
-    let known = believed.0.lock().expect("no panic while held").get(&hash).copied();
-    if let Some((at, caller)) = known
-        && at.elapsed() < BELIEVED
-    {
+    if let Some(caller) = believed.keys.lock().expect("no panic while held").get(&hash) {
         return Ok(Some(caller));
     }
+    let asked = Instant::now();
     let rows = repo::by_prefix(&mut *db.conn().await?, &prefix(key)).await?;
-    let found = rows.into_iter().find(|row| bool::from(row.hash.ct_eq(&hash)));
-    let caller = found.and_then(|row| {
-        let scope = Scope::named(&row.scope)?;
-        Some(Caller { tenant: TenantId(row.tenant_id), key_id: KeyId(row.key_id), scope })
-    });
-    let mut memory = believed.0.lock().expect("no panic while held");
-    match caller {
-        Some(caller) => {
-            if memory.len() >= MAX_BELIEVED {
-                memory.clear();
-            }
-            memory.insert(hash, (Instant::now(), caller));
-        }
-        None => {
-            memory.remove(&hash);
-        }
-    }
-    Ok(caller)
+    let Some((row, scope)) = rows
+        .into_iter()
+        .find(|row| bool::from(row.hash.ct_eq(&hash)))
+        .and_then(|row| Scope::named(&row.scope).map(|scope| (row, scope)))
+    else {
+        believed.keys.lock().expect("no panic while held").0.remove(&hash);
+        return Ok(None);
+    };
+    let caller = Caller { tenant: TenantId(row.tenant_id), key_id: KeyId(row.key_id), scope };
+    believed.keys.lock().expect("no panic while held").keep(hash, caller, asked);
+    let mut settings = believed.payout_approval.lock().expect("no panic while held");
+    settings.keep(caller.tenant, row.payout_approval, asked);
+    Ok(Some(caller))
 }

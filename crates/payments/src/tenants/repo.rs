@@ -70,6 +70,18 @@ pub(crate) async fn set(
     .rows_affected())
 }
 
+/// Nobody's payouts go out unasked: a tenant that is not there counts as one that wants to be asked.
+pub(crate) async fn payout_approval(conn: &mut PgConnection, tenant: Uuid) -> Result<bool, DbError> {
+    let found = sqlx::query_scalar!(
+        "-- tenant.payout_approval
+        SELECT payout_approval FROM payments.tenant WHERE tenant_id = $1",
+        tenant
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(found.unwrap_or(true))
+}
+
 pub(crate) async fn insert_key(
     conn: &mut PgConnection,
     id: Uuid,
@@ -97,13 +109,17 @@ pub(crate) struct KeyRow {
     pub tenant_id: Uuid,
     pub scope: String,
     pub hash: Vec<u8>,
+    /// Of the tenant, which everything that is asked with the key may need.
+    pub payout_approval: bool,
 }
 
 pub(crate) async fn by_prefix(conn: &mut PgConnection, prefix: &str) -> Result<Vec<KeyRow>, DbError> {
     Ok(sqlx::query_as!(
         KeyRow,
         "-- api_key.by_prefix
-        SELECT key_id, tenant_id, scope, hash FROM payments.api_key WHERE prefix = $1 AND revoked_at IS NULL LIMIT 100",
+        SELECT k.key_id, k.tenant_id, k.scope, k.hash, t.payout_approval
+          FROM payments.api_key k JOIN payments.tenant t ON t.tenant_id = k.tenant_id
+         WHERE k.prefix = $1 AND k.revoked_at IS NULL LIMIT 100",
         prefix
     )
     .fetch_all(conn)

@@ -14,6 +14,8 @@ pub mod dev;
 mod error;
 pub mod keys;
 pub mod migrate;
+pub mod payouts;
+pub mod requeue;
 pub mod serve;
 pub mod table;
 pub mod target;
@@ -46,6 +48,8 @@ enum Command {
     Migrate(migrate::Args),
     Tenants(tenants::Args),
     Keys(keys::Args),
+    Payouts(payouts::Args),
+    Requeue(requeue::Args),
     Verify(verify::Args),
     Wait(wait::Args),
 }
@@ -94,6 +98,8 @@ async fn dispatch(command: Command) -> Result<Exit, CliError> {
         Command::Migrate(args) => migrate::run(&args).await,
         Command::Tenants(args) => tenants::run(&args).await,
         Command::Keys(args) => keys::run(&args).await,
+        Command::Payouts(args) => payouts::run(&args).await,
+        Command::Requeue(args) => requeue::run(&args).await,
         Command::Verify(args) => verify::run(&args).await,
         Command::Wait(args) => wait::run(&args).await,
     }

@@ -1,6 +1,6 @@
 //! The rules about the gateway's book, with books that were falsified.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -8,7 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tallystick_gateway::{
-    Answer, Capability, Gateway, Operation, Outcome, Report as Webhook, Submit, WebhookError, WebhookMessage,
+    Answer, Capability, Gateway, LostCause, NotSentCause, Operation, Outcome, Report as Webhook, ReportKind,
+    Stage, Submit, WebhookError, WebhookMessage,
 };
 use tallystick_payments::verify::{self, Book, BookAway, Effect, EffectKind, Options, Status};
 use uuid::Uuid;
@@ -17,15 +18,23 @@ use super::fixture::{AMOUNT, Fixture, exceptions, verified};
 use super::plant::known;
 use crate::support::gateway::{self, ScriptedGateway};
 
-/// The scripted gateway with a book of its effects.
+/// The scripted gateway with a book of its effects. It knows two more methods: `vanish` (no effect, no reply, and no
+/// answer when it is asked) and `unreachable` (nothing is ever sent). And it tells of payouts that came back.
 pub struct GatewayWithBook {
     inner: ScriptedGateway,
     effects: Mutex<Vec<Effect>>,
+    vanished: Mutex<HashSet<String>>,
+    questions: AtomicUsize,
 }
 
 impl GatewayWithBook {
     pub fn new() -> Self {
-        Self { inner: ScriptedGateway::new(), effects: Mutex::default() }
+        Self {
+            inner: ScriptedGateway::new(),
+            effects: Mutex::default(),
+            vanished: Mutex::default(),
+            questions: AtomicUsize::new(0),
+        }
     }
 
     pub fn effects(&self) -> Vec<Effect> {
@@ -35,6 +44,21 @@ impl GatewayWithBook {
     /// It takes money by itself.
     pub fn takes(&self, key: Uuid, amount_minor: i64) {
         self.enter(&key.to_string(), EffectKind::Charge, amount_minor);
+    }
+
+    /// It pays out by itself.
+    pub fn pays(&self, key: Uuid, amount_minor: i64) {
+        self.enter(&key.to_string(), EffectKind::Payout, amount_minor);
+    }
+
+    /// A payout of [`AMOUNT`] comes back.
+    pub fn returns(&self, key: Uuid) {
+        self.enter(&key.to_string(), EffectKind::PayoutReturn, AMOUNT);
+    }
+
+    /// How often its book was asked about one key.
+    pub fn questions(&self) -> usize {
+        self.questions.load(Ordering::Relaxed)
     }
 
     /// Answers what is held, from now on.
@@ -74,6 +98,14 @@ impl Gateway for GatewayWithBook {
             Operation::Charge { payment_method, capture: false } => (payment_method, EffectKind::Authorize),
             Operation::Payout { destination } => (destination, EffectKind::Payout),
         };
+        match wish.as_str() {
+            "vanish" => {
+                self.vanished.lock().unwrap().insert(submit.key.clone());
+                return Outcome::Lost(LostCause::Timeout);
+            }
+            "unreachable" => return Outcome::NotSent(NotSentCause::Connect("refused".into())),
+            _ => {}
+        }
         let outcome = self.inner.submit(submit, deadline).await;
         if matches!(outcome, Outcome::Approved(_)) || wish == "lose" {
             // In the book before the answer is out, as every gateway's.
@@ -83,6 +115,9 @@ impl Gateway for GatewayWithBook {
     }
 
     async fn query(&self, key: &str, deadline: Duration) -> Answer {
+        if self.vanished.lock().unwrap().contains(key) {
+            return Answer::Unanswered("silence".into());
+        }
         self.inner.query(key, deadline).await
     }
 
@@ -91,7 +126,18 @@ impl Gateway for GatewayWithBook {
     }
 
     fn read_webhook(&self, body: &Bytes) -> Result<Vec<Webhook>, WebhookError> {
-        self.inner.read_webhook(body)
+        let mut reports = self.inner.read_webhook(body)?;
+        let back =
+            |report: &&mut Webhook| matches!(&report.kind, ReportKind::Other(kind) if kind == "returned");
+        for report in reports.iter_mut().filter(back) {
+            let event: serde_json::Value = serde_json::from_slice(body).expect("it was read before");
+            report.kind = ReportKind::Approved {
+                stage: Stage::Returned,
+                amount_minor: event["amount_minor"].as_i64().unwrap_or_default(),
+                currency: event["currency"].as_str().unwrap_or_default().to_owned(),
+            };
+        }
+        Ok(reports)
     }
 }
 
@@ -106,6 +152,7 @@ impl Book for GatewayWithBook {
     }
 
     async fn effects_of(&self, key: &str) -> Result<Vec<Effect>, BookAway> {
+        self.questions.fetch_add(1, Ordering::Relaxed);
         Ok(self.effects().into_iter().filter(|effect| effect.key == key).collect())
     }
 }
@@ -151,7 +198,7 @@ impl Book for PlainBook {
 }
 
 /// Changes the book and compares: these checks are violated by these ids, and everything else is as before.
-async fn expect(
+pub async fn expect(
     fixture: &Fixture,
     change: impl FnOnce(&mut Vec<Effect>),
     violated: &[(&'static str, &[&str])],
@@ -172,7 +219,8 @@ async fn expect(
     assert_eq!(exceptions(&report), wanted);
 }
 
-fn of(effects: &mut [Effect], id: Uuid) -> &mut Effect {
+/// The first effect of a key.
+pub fn of(effects: &mut [Effect], id: Uuid) -> &mut Effect {
     effects.iter_mut().find(|effect| effect.key == id.to_string()).expect("it has one")
 }
 
@@ -189,14 +237,15 @@ async fn a_second_effect_of_a_key_and_of_an_order() {
     let mut both = vec![fixture.id("declined").to_string(), fixture.id("again").to_string()];
     both.sort_unstable();
     wanted.insert("I8", (Status::Violated, both));
-    wanted.insert("I11", (Status::Violated, sorted(&[fixture.id("declined"), fixture.id("late")])));
+    let taken = ["declined", "late", "late payout"].map(|name| fixture.id(name));
+    wanted.insert("I11", (Status::Violated, sorted(&taken)));
     let mut effects = fixture.effects.clone();
     effects.push(Effect { seq: effects.len() as u64 + 1, ..first });
     let copy = fixture.copy().await;
     assert_eq!(exceptions(&verified(&copy, Some(&PlainBook::new(effects))).await), wanted);
 }
 
-fn sorted(ids: &[Uuid]) -> Vec<String> {
+pub fn sorted(ids: &[Uuid]) -> Vec<String> {
     let mut ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
     ids.sort_unstable();
     ids
@@ -257,13 +306,15 @@ async fn an_effect_of_what_failed_is_a_violation_unless_an_open_break_names_it()
     )
     .await;
     let found = verified(&copy, Some(&fixture.book())).await;
-    let wanted = BTreeMap::from([("I11", (Status::Violated, vec![fixture.id("late").to_string()]))]);
-    assert_eq!(exceptions(&found), wanted);
-    // Given back at the gateway: nothing is left to explain.
+    let both = sorted(&[fixture.id("late"), fixture.id("late payout")]);
+    assert_eq!(exceptions(&found), BTreeMap::from([("I11", (Status::Violated, both))]));
+    // Given back at the gateway: nothing is left to explain but the payout.
     let mut effects = fixture.effects.clone();
     let back = Effect { kind: EffectKind::Refund, seq: effects.len() as u64 + 1, ..fixture.effect("late") };
     effects.push(back);
-    assert_eq!(exceptions(&verified(&copy, Some(&PlainBook::new(effects))).await), BTreeMap::new());
+    let found = verified(&copy, Some(&PlainBook::new(effects))).await;
+    let wanted = BTreeMap::from([("I11", (Status::Explained, sorted(&[fixture.id("late payout")])))]);
+    assert_eq!(exceptions(&found), wanted);
 }
 
 #[tokio::test]
@@ -297,12 +348,19 @@ async fn what_agrees_within_patience_is_no_violation() {
     let copy = fixture.copy().await;
     let pool = copy.pool(Duration::from_secs(5)).await;
     // The book shows its effects only when asked for a second time about each.
-    let claimed = ["paid", "again", "lost", "held", "theirs"].len();
-    let slow = || PlainBook { slow: claimed * 2, ..fixture.book() };
+    let claimed = ["paid", "again", "lost", "held", "theirs"].into_iter().chain([
+        "sent",
+        "resent",
+        "lost payout",
+        "back",
+        "after back",
+        "their payout",
+    ]);
+    let claimed: Vec<Uuid> = claimed.map(|name| fixture.id(name)).collect();
+    let slow = || PlainBook { slow: claimed.len() * 2, ..fixture.book() };
     let options = |patience| Options { patience, ..Options::default() };
     let patient = verify::run_with(&pool, Some(&slow()), &options(Duration::from_secs(20))).await.unwrap();
-    assert_eq!(exceptions(&patient), BTreeMap::new(), "the late one has no effect that was seen");
+    assert_eq!(exceptions(&patient), BTreeMap::new(), "the late ones have no effect that was seen");
     let hasty = verify::run_with(&pool, Some(&slow()), &options(Duration::ZERO)).await.unwrap();
-    let wrong = ["paid", "again", "lost", "held", "theirs"].map(|name| fixture.id(name));
-    assert_eq!(exceptions(&hasty), BTreeMap::from([("I10", (Status::Violated, sorted(&wrong)))]));
+    assert_eq!(exceptions(&hasty), BTreeMap::from([("I10", (Status::Violated, sorted(&claimed)))]));
 }

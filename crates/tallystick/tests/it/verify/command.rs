@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tallystick_payments::verify::{Effect, EffectKind, RULES};
 use tokio::net::TcpListener;
 
+use super::book::sorted;
 use super::fixture::Fixture;
 use super::plant::plant;
 
@@ -47,6 +48,8 @@ async fn book_page(
     let word = |kind| match kind {
         EffectKind::Charge => "charge",
         EffectKind::Authorize => "authorize",
+        EffectKind::Payout => "payout",
+        EffectKind::PayoutReturn => "payout_return",
         _ => "refund",
     };
     let found = effects
@@ -93,8 +96,9 @@ async fn verify_ends_with_what_it_found() {
     assert_eq!(ids, RULES.iter().map(|rule| rule.id).collect::<Vec<_>>());
     let late = report["checks"].as_array().unwrap().iter().find(|c| c["id"] == "I11").unwrap();
     assert_eq!(late["status"], "explained");
-    assert_eq!(late["violations"], json!([fixture.id("late")]));
-    assert_eq!(late["breaks"], json!([fixture.id("late break")]));
+    let both = |names: [&str; 2]| sorted(&names.map(|name| fixture.id(name)));
+    assert_eq!(late["violations"], json!(both(["late", "late payout"])));
+    assert_eq!(late["breaks"], json!(both(["late break", "late payout break"])));
     let table = tallystick(&["verify", "--database-url", &url, "--sandbox-url", &book]).await;
     assert_eq!(code(&table), Some(0), "{table:?}");
     let text = String::from_utf8(table.stdout).unwrap();
@@ -124,11 +128,11 @@ async fn wait_ends_when_nothing_is_open_or_says_what_is() {
     let fixture = Fixture::new().await;
     let copy = fixture.copy().await;
     let url = copy.url();
-    let open = fixture.id("open").to_string();
+    let open: Vec<String> = fixture.open().iter().map(ToString::to_string).collect();
     let over = tallystick(&["wait", "--idle", "--timeout", "300ms", "--json", "--database-url", &url]).await;
     assert_eq!(code(&over), Some(4), "{over:?}");
-    assert_eq!(parsed(&over)["open"]["operation_ids"], json!([open]));
-    assert!(stderr(&over).contains(&open), "{over:?}");
+    assert_eq!(parsed(&over)["open"]["operation_ids"], json!(open));
+    assert!(open.iter().all(|id| stderr(&over).contains(id)), "{over:?}");
     let waiting = tokio::spawn({
         let url = url.clone();
         async move { tallystick(&["wait", "--idle", "--timeout", "60s", "--database-url", &url]).await }
@@ -144,7 +148,10 @@ async fn wait_ends_when_nothing_is_open_or_says_what_is() {
         &copy,
         &fixture.sql(
             "DELETE FROM payments.dispatch;
-             UPDATE payments.payment SET status = 'failed', failure_code = 'x', processed_at = now() WHERE payment_id = '{open}'",
+             UPDATE payments.payment SET status = 'failed', failure_code = 'x', processed_at = now() WHERE payment_id = '{open}';
+             UPDATE payments.payout SET status = 'failed', failure_code = 'x', processed_at = now(), unknown_since = NULL,
+                                        active_reference = NULL
+              WHERE status IN ('pending', 'processing', 'unknown') AND attention_code IS NULL",
         ),
     )
     .await;

@@ -8,8 +8,9 @@ use tallystick_gateway::WebhookMessage;
 use tallystick_ledger::{AccountKind, Direction};
 use tallystick_money::Money;
 use tallystick_payments::bookkeeping::{OpenAccount, PostEntry, PostJournal};
-use tallystick_payments::ids::{PaymentId, TenantId};
+use tallystick_payments::ids::{PaymentId, PayoutId, TenantId};
 use tallystick_payments::payment::{Capture, CreatePayment, PaymentStatus};
+use tallystick_payments::payout::{CreatePayout, Payout, PayoutStatus};
 use tallystick_payments::settings::Settings;
 use tallystick_payments::verify::{self, Book, Effect, Options, Report, Status};
 use tallystick_payments::{Engine, tenants};
@@ -17,11 +18,28 @@ use tallystick_runner::{Db, Shutdown};
 use uuid::Uuid;
 
 use super::book::{GatewayWithBook, PlainBook};
+use super::payout_fixture;
+use super::plant::plant;
 use crate::support::db::TestDb;
 use crate::support::{gateway, until};
 
 /// What a payment was asked for, in minor units of EUR.
 pub const AMOUNT: i64 = 1_234;
+
+/// An engine without roles, with timings of a test.
+pub fn engine(pool: &Db, gateway: &Arc<GatewayWithBook>) -> Engine {
+    let settings = Settings {
+        gateway_timeout: Duration::from_secs(5),
+        lease: Duration::from_secs(15),
+        sweep_after: Duration::from_millis(100),
+        sweep_max_backoff: Duration::from_millis(500),
+        status_check_after: Duration::from_secs(600),
+        default_gateway: gateway::NAME.to_owned(),
+        poll: Duration::from_millis(20),
+        ..Settings::default()
+    };
+    Engine::new(pool.clone(), vec![gateway.clone()], settings).expect("settings that fit")
+}
 
 /// An engine on a database of its own.
 pub struct Running {
@@ -37,22 +55,17 @@ impl Running {
         let db = TestDb::new().await;
         let pool = db.pool(Duration::from_secs(5)).await;
         let gateway = Arc::new(GatewayWithBook::new());
-        let settings = Settings {
-            gateway_timeout: Duration::from_secs(5),
-            lease: Duration::from_secs(15),
-            sweep_after: Duration::from_millis(100),
-            sweep_max_backoff: Duration::from_millis(500),
-            status_check_after: Duration::from_secs(600),
-            default_gateway: gateway::NAME.to_owned(),
-            poll: Duration::from_millis(20),
-            ..Settings::default()
-        };
-        let engine = Engine::new(pool.clone(), vec![gateway.clone()], settings).expect("settings that fit");
+        let engine = engine(&pool, &gateway);
         let shutdown = Shutdown::new();
         engine.spawn_api(&shutdown);
         engine.spawn_dispatch(&shutdown);
         engine.spawn_relay(&shutdown, Vec::new());
         Self { db, pool, engine, gateway, shutdown }
+    }
+
+    /// One more engine on the same database, without roles.
+    pub fn another(&self) -> Engine {
+        engine(&self.pool, &self.gateway)
     }
 
     /// Takes no new work and waits for what is in flight.
@@ -75,6 +88,54 @@ impl Running {
             (found.status == status).then_some(())
         })
         .await;
+    }
+
+    /// A payout, once it is in a status.
+    pub async fn send(&self, tenant: TenantId, wanted: CreatePayout, status: PayoutStatus) -> Uuid {
+        let key = Uuid::now_v7().to_string();
+        let id = self.engine.create_payout(tenant, &key, wanted).await.expect("created").id;
+        until(&format!("payout {id} in {}", status.as_str()), async || {
+            (self.payout(tenant, id).await.status == status).then_some(())
+        })
+        .await;
+        id
+    }
+
+    pub async fn payout(&self, tenant: TenantId, id: Uuid) -> Payout {
+        self.engine.payout(tenant, PayoutId(id)).await.expect("read").expect("there")
+    }
+
+    /// An account of the tenant, in EUR.
+    pub async fn open(
+        &self,
+        tenant: TenantId,
+        name: &str,
+        kind: AccountKind,
+        minimum_minor: Option<i64>,
+    ) -> Uuid {
+        let currency = "EUR".parse().unwrap();
+        let request = OpenAccount { name: name.into(), kind, currency, minimum_minor, metadata: None };
+        self.engine.open_account(tenant, name, request).await.expect("opened").id
+    }
+
+    /// A journal of two entries.
+    pub async fn post(
+        &self,
+        tenant: TenantId,
+        name: &str,
+        debit: Uuid,
+        credit: Uuid,
+        amount_minor: i64,
+    ) -> Uuid {
+        let entry = |account_id, direction| PostEntry { account_id, direction, amount_minor };
+        let request = PostJournal {
+            source: None,
+            description: name.into(),
+            effective_at: None,
+            metadata: None,
+            entries: vec![entry(debit, Direction::Debit), entry(credit, Direction::Credit)],
+        };
+        self.engine.post_journal(tenant, name, request).await.expect("posted").id
     }
 
     /// A webhook of the gateway, signed.
@@ -108,7 +169,7 @@ pub fn wanted(method: &str) -> CreatePayment {
 /// A database that nobody works on any more, with data of every kind.
 pub struct Fixture {
     db: TestDb,
-    /// Payments, accounts and journals by the names that the tests give them.
+    /// Payments, payouts, accounts, journals and breaks by the names that the tests give them.
     pub ids: BTreeMap<&'static str, Uuid>,
     /// The gateway's book at the end.
     pub effects: Vec<Effect>,
@@ -120,19 +181,30 @@ impl Fixture {
         let mut ids = BTreeMap::new();
         payments(&running, &mut ids).await;
         journals(&running, &mut ids).await;
+        payout_fixture::payouts(&running, &mut ids).await;
         for (name, payment) in [("late break", "late"), ("amount break", "amount")] {
             let found = running.engine.payment(TenantId(ids["tenant"]), PaymentId(ids[payment])).await;
             let attention = found.expect("read").expect("there").attention.expect("a person was called");
             ids.insert(name, attention.break_id.0);
         }
         running.stop().await;
+        payout_fixture::unclaimed(&running, &mut ids).await;
         running.pool.pool().close().await;
         let effects = running.gateway.effects();
-        Self { db: running.db, ids, effects }
+        let fixture = Self { db: running.db, ids, effects };
+        plant(&fixture.db, &fixture.sql(&payout_fixture::undecided())).await;
+        fixture
     }
 
     pub fn id(&self, name: &str) -> Uuid {
         self.ids[name]
+    }
+
+    /// Operations that move by themselves, oldest first.
+    pub fn open(&self) -> Vec<Uuid> {
+        let mut open = ["open", "banked", "gone", "waiting", "fresh"].map(|name| self.id(name)).to_vec();
+        open.sort_unstable();
+        open
     }
 
     /// A copy to plant something in.
@@ -145,7 +217,7 @@ impl Fixture {
         PlainBook::new(self.effects.clone())
     }
 
-    /// The effect of a payment's key.
+    /// The first effect of a key.
     pub fn effect(&self, name: &str) -> Effect {
         let key = self.id(name).to_string();
         self.effects.iter().find(|effect| effect.key == key).expect("it has one").clone()
@@ -205,34 +277,13 @@ async fn payments(running: &Running, ids: &mut BTreeMap<&'static str, Uuid>) {
 async fn journals(running: &Running, ids: &mut BTreeMap<&'static str, Uuid>) {
     let ours = TenantId(ids["tenant"]);
     let other = TenantId(ids["other tenant"]);
-    let open = async |tenant, name: &str, kind, minimum_minor| {
-        let request = OpenAccount {
-            name: name.into(),
-            kind,
-            currency: "EUR".parse().unwrap(),
-            minimum_minor,
-            metadata: None,
-        };
-        running.engine.open_account(tenant, name, request).await.expect("opened").id
-    };
-    let cash = open(ours, "cash", AccountKind::Asset, None).await;
-    let customer = open(ours, "customer", AccountKind::Liability, Some(0)).await;
-    let equity = open(ours, "equity", AccountKind::Equity, None).await;
-    let idle = open(ours, "idle", AccountKind::Asset, None).await;
-    let foreign = open(other, "foreign", AccountKind::Asset, None).await;
-    let post = async |name: &str, debit, credit, amount_minor| {
-        let entry = |account_id, direction| PostEntry { account_id, direction, amount_minor };
-        let request = PostJournal {
-            source: None,
-            description: name.into(),
-            effective_at: None,
-            metadata: None,
-            entries: vec![entry(debit, Direction::Debit), entry(credit, Direction::Credit)],
-        };
-        running.engine.post_journal(ours, name, request).await.expect("posted").id
-    };
-    ids.insert("funding", post("funding", cash, customer, 5_000).await);
-    ids.insert("owed", post("owed", equity, cash, 300).await);
+    let cash = running.open(ours, "cash", AccountKind::Asset, None).await;
+    let customer = running.open(ours, "customer", AccountKind::Liability, Some(0)).await;
+    let equity = running.open(ours, "equity", AccountKind::Equity, None).await;
+    let idle = running.open(ours, "idle", AccountKind::Asset, None).await;
+    let foreign = running.open(other, "foreign", AccountKind::Asset, None).await;
+    ids.insert("funding", running.post(ours, "funding", cash, customer, 5_000).await);
+    ids.insert("owed", running.post(ours, "owed", equity, cash, 300).await);
     ids.extend([
         ("cash", cash),
         ("customer", customer),

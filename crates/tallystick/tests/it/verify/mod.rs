@@ -10,4 +10,7 @@ mod flight;
 mod idle;
 mod ledger;
 mod payments;
+mod payout_book;
+mod payout_fixture;
+mod payouts;
 mod plant;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sqlx::AssertSqlSafe;
 use tallystick_payments::verify::Status;
 
-use super::fixture::{Fixture, exceptions, verified};
+use super::fixture::{AMOUNT, Fixture, exceptions, verified};
 use crate::support::db::TestDb;
 
 /// Writes something that the product never would.
@@ -39,9 +39,36 @@ pub fn reposted(journal: &str, sql: &str) -> String {
     unguarded("entry", sql) + &unguarded("journal", &hash)
 }
 
-/// The explained exception that the fixture always has: failed here, taken there, and a person knows.
+/// SQL for one more move of a `payment` or `payout`, told as the product tells it.
+pub fn moved(object: &str, name: &str, version: i32, status: &str) -> String {
+    format!("INSERT INTO payments.history VALUES ('{{{name}}}', {version}, '{status}', now(), 'operator');")
+        + &told(object, name, version, status)
+}
+
+/// SQL for the event of a move of a `payment` or `payout`, as the product tells it.
+pub fn told(object: &str, name: &str, version: i32, status: &str) -> String {
+    format!(
+        r#"INSERT INTO outbox.event (event_id, tenant_id, aggregate, aggregate_id, version, type, payload)
+           SELECT e.id, '{{tenant}}', '{object}', '{{{name}}}', {version}, '{object}.{status}', convert_to(format(
+                  '{{"type":"{object}.{status}","event_id":"%s","{object}_id":"{{{name}}}","status":"{status}","amount":"12.34","amount_minor":{AMOUNT},"currency":"EUR","sequence":{version}}}',
+                  e.id), 'UTF8')
+             FROM gen_random_uuid() AS e(id);"#
+    )
+}
+
+/// SQL that changes the text of an object's event.
+pub fn retold(name: &str, version: i32, from: &str, to: &str) -> String {
+    format!(
+        "UPDATE outbox.event SET payload = convert_to(replace(convert_from(payload, 'UTF8'), '{from}', '{to}'), 'UTF8')
+          WHERE aggregate_id = '{{{name}}}' AND version = {version};"
+    )
+}
+
+/// The explained exceptions that the fixture always has: failed here, taken or paid out there, and a person knows.
 pub fn known(fixture: &Fixture) -> BTreeMap<&'static str, (Status, Vec<String>)> {
-    BTreeMap::from([("I11", (Status::Explained, vec![fixture.id("late").to_string()]))])
+    let mut late = ["late", "late payout"].map(|name| fixture.id(name).to_string());
+    late.sort_unstable();
+    BTreeMap::from([("I11", (Status::Explained, late.to_vec()))])
 }
 
 /// Plants and compares: these checks are violated by these ids, and everything else is as before.

@@ -77,10 +77,11 @@ pub struct NewPayout {
 
 /// Creates a payout.
 ///
-/// Answered before the account is debited and before any bank has heard of it: 202 with the payout in `pending`. When
-/// the account has not enough at the time of the debit the payout becomes `failed` with `insufficient_funds`. A repeat
-/// with the same key and request gets 200, `Idempotency-Replayed: true` and the same bytes. When the reference has an
-/// active payout already, that payout is the answer, with 200 and `Existing-Payment: true`.
+/// Answered before the account is debited and before any bank has heard of it: 202 with the payout in `pending`. Where
+/// the tenant asks for approval it is in `requires_approval`, and is neither debited nor sent. When the account has not
+/// enough at the time of the debit the payout becomes `failed` with `insufficient_funds`. A repeat with the same key
+/// and request gets 200, `Idempotency-Replayed: true` and the same bytes. When the reference has an active payout
+/// already, that payout is the answer, with 200 and `Existing-Payment: true`.
 #[utoipa::path(
     post,
     operation_id = "create_payout",
