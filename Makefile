@@ -34,10 +34,11 @@ sqlx-prepare: need-cargo setup ## Rewrite .sqlx after a statement or a migration
 	cargo xtask sqlx-prepare
 
 PAYMENTS ?= 2000
+PAYOUTS ?= 1000
 KILLS ?= 40
 SEED ?= 1
-chaos: need-cargo setup ## Kill the server under load, then compare all books (PAYMENTS=2000 KILLS=40 SEED=1)
-	cargo xtask chaos --payments $(PAYMENTS) --kills $(KILLS) --seed $(SEED)
+chaos: need-cargo setup ## Kill two servers under load, then compare all books (PAYMENTS=2000 PAYOUTS=1000 KILLS=40 SEED=1)
+	cargo xtask chaos --payments $(PAYMENTS) --payouts $(PAYOUTS) --kills $(KILLS) --seed $(SEED)
 
 ACCEPTANCE ?=
 NAMES ?=

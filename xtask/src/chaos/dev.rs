@@ -1,5 +1,6 @@
 //! The environment of a run: `tallystick dev` with a data folder of its own.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -39,6 +40,8 @@ pub struct Info {
     pub metrics_url: String,
     /// Process ids.
     pub pids: Pids,
+    /// The environment of a second server.
+    pub serve_env: BTreeMap<String, String>,
 }
 
 /// Process ids of the environment.
@@ -150,9 +153,19 @@ impl Dev {
         Ok(())
     }
 
+    /// The folder of this run: data and logs.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// The data folder.
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
+    }
+
+    /// The product's program.
+    pub fn program(&self) -> &Path {
+        &self.program
     }
 
     /// What `dev.json` says now.

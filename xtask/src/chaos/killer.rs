@@ -1,23 +1,19 @@
-//! Kills the server at seeded moments, each time with calls in flight if there are any to be had.
+//! Kills the servers in turn at seeded moments, each time with calls in flight if there are any to be had.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::dev::Dev;
 use super::http::Http;
 use super::load::Load;
+use super::servers::Servers;
 
 /// Share of kills that must hit a server with calls in flight; a kill of an idle server proves nothing.
 pub const LEAST_PERCENT_IN_FLIGHT: u32 = 80;
 /// How long a kill waits for a call in flight.
 const FOR_A_CALL: Duration = Duration::from_secs(5);
-/// How long the environment may take to bring the server back.
-const BACK: Duration = Duration::from_secs(60);
 /// How long the load may take to get to the next kill.
 const FOR_THE_LOAD: Duration = Duration::from_secs(180);
 /// The server's count of calls that are under way.
@@ -30,7 +26,7 @@ pub struct Kill {
     pub after: u32,
     /// … and so much later, when a call is in flight.
     pub then: Duration,
-    /// Payments that are released before it.
+    /// Requests that are released before it.
     pub gate: u32,
 }
 
@@ -47,12 +43,12 @@ pub struct Kills {
     pub slowest_return: Duration,
 }
 
-/// Divides the payments into portions, one per kill; the kill happens somewhere inside its portion.
-pub fn plan(payments: u32, kills: u32, seed: u64) -> Vec<Kill> {
+/// Divides the requests into portions, one per kill; the kill happens somewhere inside its portion.
+pub fn plan(requests: u32, kills: u32, seed: u64) -> Vec<Kill> {
     let mut chance = StdRng::seed_from_u64(seed ^ 0x0051_6b11);
     let edge = |portion: u32| {
-        let edge = u64::from(payments) * u64::from(portion) / u64::from(kills.max(1));
-        u32::try_from(edge).unwrap_or(payments)
+        let edge = u64::from(requests) * u64::from(portion) / u64::from(kills.max(1));
+        u32::try_from(edge).unwrap_or(requests)
     };
     let kill = |number: u32| {
         let (start, gate) = (edge(number), edge(number + 1));
@@ -64,16 +60,16 @@ pub fn plan(payments: u32, kills: u32, seed: u64) -> Vec<Kill> {
     (0..kills).map(kill).collect()
 }
 
-/// How many payments are released at the beginning.
-pub fn first_gate(plan: &[Kill], payments: u32) -> u32 {
-    plan.first().map_or(payments, |kill| kill.gate)
+/// How many requests are released at the beginning.
+pub fn first_gate(plan: &[Kill], requests: u32) -> u32 {
+    plan.first().map_or(requests, |kill| kill.gate)
 }
 
 /// Carries the plan out.
 ///
 /// # Errors
-/// When the load does not go on or the server does not come back.
-pub async fn run(plan: &[Kill], load: &Load, http: &Http, dev: &Dev) -> Result<Kills> {
+/// When the load does not go on or a server does not come back.
+pub async fn run(plan: &[Kill], load: &Load, http: &Http, servers: &mut Servers<'_>) -> Result<Kills> {
     let mut done = Kills::default();
     for kill in plan {
         load.release(kill.gate);
@@ -91,31 +87,26 @@ pub async fn run(plan: &[Kill], load: &Load, http: &Http, dev: &Dev) -> Result<K
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         tokio::time::sleep(kill.then).await;
-        once(&mut done, load, http, dev).await?;
+        once(&mut done, load, http, servers).await?;
     }
     Ok(done)
 }
 
-async fn once(done: &mut Kills, load: &Load, http: &Http, dev: &Dev) -> Result<()> {
-    let info = dev.info().context("the server is away before it was killed")?;
-    let calls = calls_in_flight(http, &info.metrics_url).await;
-    kill(Pid::from_raw(info.pids.server), Signal::SIGKILL).context("the server cannot be killed")?;
-    let killed = Instant::now();
+async fn once(done: &mut Kills, load: &Load, http: &Http, servers: &mut Servers<'_>) -> Result<()> {
+    let turn = done.kills;
+    let door = servers.doors().at(turn).context("the server is away before it was killed")?;
+    let calls = calls_in_flight(http, &door.metrics_url).await;
+    let back = servers.kill(turn).await?;
     done.kills += 1;
     done.in_flight += u32::from(calls > 0);
     done.most_in_flight = done.most_in_flight.max(calls);
-    loop {
-        if dev.info().is_ok_and(|new| new.pids.server != info.pids.server) {
-            break;
-        }
-        ensure!(killed.elapsed() < BACK, "the server was not started again within {BACK:?}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    done.slowest_return = done.slowest_return.max(killed.elapsed());
-    let (back, count) = (killed.elapsed().as_millis(), load.count());
+    done.slowest_return = done.slowest_return.max(back);
     eprintln!(
-        "chaos: kill {} with {calls} calls in flight, back after {back} ms, {count} accepted",
-        done.kills
+        "chaos: kill {} of server {} with {calls} calls in flight, back after {} ms, {} accepted",
+        done.kills,
+        turn % servers.count() + 1,
+        back.as_millis(),
+        load.count()
     );
     Ok(())
 }
@@ -151,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kill_has_payments_before_and_behind_it() {
+    fn every_kill_has_requests_before_and_behind_it() {
         let plan = plan(1000, 20, 3);
         assert_eq!(plan.len(), 20);
         for (number, kill) in (0_u32..).zip(&plan) {

@@ -1,6 +1,7 @@
-//! Clients that create payments and do not give up: each repeats its request with the same key until it is answered.
+//! Clients that create payments and payouts and do not give up: each repeats its request with the same key, at one
+//! server or the other, until it is answered.
 //!
-//! Kills need work around them, so payments are released in portions: a portion is released when the kill of the
+//! Kills need work around them, so requests are released in portions: a portion is released when the kill of the
 //! portion before has happened.
 
 use std::collections::BTreeMap;
@@ -16,55 +17,56 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::dev::{self, Dev};
+use super::accounts::Account;
+use super::dev;
 use super::http::{Answer, Http};
+use super::servers::Doors;
+use super::wanted::{Plan, Wanted, What};
 
-/// Currencies with two, no and three decimals.
-const CURRENCIES: [&str; 3] = ["EUR", "JPY", "KWD"];
-/// One request in so many is sent twice at the same time, as by a double click.
-const TWIN_EACH: u32 = 10;
 /// How long a client repeats before the run has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Problems that are told; more of the same kind help nobody.
 const MOST_PROBLEMS: usize = 20;
 
-/// What a client was told about a payment.
+/// What a client was told about its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
+    /// The request's number.
+    pub number: u32,
     /// The client's key.
     pub key: String,
-    /// The payment's id.
+    /// The id of the payment or payout.
     pub id: String,
     /// What was asked for.
-    pub amount_minor: i64,
-    /// What was asked for.
-    pub currency: &'static str,
+    pub wanted: Wanted,
 }
 
 /// What all clients share.
 pub struct Load {
-    payments: u32,
-    seed: u64,
+    plan: Plan,
+    accounts: Vec<Account>,
     next: AtomicU32,
+    looks: AtomicU32,
     released: watch::Sender<u32>,
     accepted: Mutex<BTreeMap<u32, Accepted>>,
     problems: Mutex<Vec<String>>,
 }
 
 impl Load {
-    /// Nothing created yet; `first` payments are released.
-    pub fn new(payments: u32, seed: u64, first: u32) -> Self {
+    /// Nothing created yet; the `first` requests are released.
+    pub fn new(plan: Plan, accounts: Vec<Account>, first: u32) -> Self {
         Self {
-            payments,
-            seed,
+            plan,
+            accounts,
             next: AtomicU32::new(0),
+            looks: AtomicU32::new(0),
             released: watch::Sender::new(first),
             accepted: Mutex::default(),
             problems: Mutex::default(),
         }
     }
 
-    /// Lets clients create payments up to this number.
+    /// Lets clients create up to this number.
     pub fn release(&self, until: u32) {
         self.released.send_replace(until);
     }
@@ -80,41 +82,51 @@ impl Load {
         self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn problem(&self, text: String) {
+    /// Notes something that nobody must see.
+    pub fn problem(&self, text: String) {
         let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
         if problems.len() < MOST_PROBLEMS {
             problems.push(text);
         }
     }
 
-    /// The next payment that may be created; `None` when there are no more.
+    /// Counts a look at a balance.
+    pub fn looked(&self) {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often a balance was looked at.
+    pub fn looks(&self) -> u32 {
+        self.looks.load(Ordering::Relaxed)
+    }
+
+    /// The next request that may be sent; `None` when there are no more.
     async fn take(&self) -> Option<u32> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        if number >= self.payments {
+        if number >= self.plan.total() {
             return None;
         }
         let mut released = self.released.subscribe();
         released.wait_for(|until| number < *until).await.ok()?;
         Some(number)
     }
-}
 
-/// What is asked for; the same for the same seed and number.
-fn wanted(seed: u64, number: u32) -> (i64, &'static str, bool) {
-    let mut chance = StdRng::seed_from_u64(seed ^ (u64::from(number) << 20) ^ 0x10ad);
-    let currency = CURRENCIES[chance.random_range(0..CURRENCIES.len())];
-    (chance.random_range(1..=1_000_000), currency, chance.random_range(0..TWIN_EACH) == 0)
+    /// The request of a number: route and body; the same again is a repetition.
+    fn request(&self, number: u32, wanted: &Wanted) -> (&'static str, Value) {
+        request(&self.accounts, number, wanted)
+    }
 }
 
 /// Starts the clients.
-pub fn start(load: &Arc<Load>, http: &Http, dev: &Dev, clients: u32) -> Vec<JoinHandle<()>> {
+pub fn start(load: &Arc<Load>, http: &Http, doors: &Doors, clients: u32) -> Vec<JoinHandle<()>> {
     let client = |number: u32| {
-        let (load, http, data) = (load.clone(), http.clone(), dev.data());
+        let (load, http, doors) = (load.clone(), http.clone(), doors.clone());
         tokio::spawn(async move {
-            let mut chance = StdRng::seed_from_u64(load.seed ^ (u64::from(number) << 40) ^ 0xc11e);
+            let mut chance = StdRng::seed_from_u64(load.plan.seed ^ (u64::from(number) << 40) ^ 0xc11e);
             while let Some(number) = load.take().await {
-                if let Err(error) = create(&load, &http, &data, number, &mut chance).await {
-                    load.problem(format!("payment {number}: {error:#}"));
+                let pause = Duration::from_millis(chance.random_range(50..250));
+                if let Err(error) = create(&load, &http, &doors, number, pause).await {
+                    load.problem(format!("request {number}: {error:#}"));
                 }
             }
         })
@@ -134,43 +146,39 @@ pub async fn finish(load: &Load, clients: Vec<JoinHandle<()>>) -> Result<Vec<Acc
         let accepted = load.accepted.lock().unwrap_or_else(PoisonError::into_inner);
         accepted.values().cloned().collect()
     };
-    let count = u32::try_from(accepted.len()).unwrap_or(u32::MAX);
+    let (count, total) = (accepted.len(), load.plan.total());
     let problems = load.problems().join("\n");
-    ensure!(count == load.payments, "only {count} of {} creates were answered\n{problems}", load.payments);
+    ensure!(u32::try_from(count) == Ok(total), "only {count} of {total} creates were answered\n{problems}");
     Ok(accepted)
 }
 
-async fn create(
-    load: &Load,
-    http: &Http,
-    data: &std::path::Path,
-    number: u32,
-    chance: &mut StdRng,
-) -> Result<()> {
-    let (amount_minor, currency, twin) = wanted(load.seed, number);
-    let key = format!("chaos-{}-{number}", load.seed);
-    let body = body(amount_minor, currency, &number.to_string());
-    let pause = Duration::from_millis(chance.random_range(50..250));
-    let once = || until_answered(http, data, &key, &body, pause);
-    let first = if twin {
-        let (first, second) = tokio::join!(once(), once());
+async fn create(load: &Load, http: &Http, doors: &Doors, number: u32, pause: Duration) -> Result<()> {
+    let wanted = load.plan.wanted(number);
+    let key = format!("chaos-{}-{number}", load.plan.seed);
+    let (path, body) = load.request(number, &wanted);
+    let from = |turn: u32| until_answered(http, doors, turn, path, &key, &body, pause);
+    let first = if wanted.twin {
+        let (first, second) = tokio::join!(from(number), from(number.wrapping_add(1)));
         let (first, second) = (first?, second?);
         ensure!(first.body == second.body, "one key, two answers: {first} and {second}");
         first
     } else {
-        once().await?
+        from(number).await?
     };
     let told = first.json::<Value>()?;
-    let id = told["payment_id"].as_str().context("an answer without payment_id")?.to_owned();
-    let accepted = Accepted { key, id, amount_minor, currency };
+    let member = id_member(&wanted);
+    let id = told[member].as_str().with_context(|| format!("an answer without {member}"))?.to_owned();
+    let accepted = Accepted { number, key, id, wanted };
     load.accepted.lock().unwrap_or_else(PoisonError::into_inner).insert(number, accepted);
     Ok(())
 }
 
-/// Repeats until there is a 2xx. Only answers that invite a repetition are followed by one.
+/// Repeats until there is a 2xx, at the servers in turn. Only answers that invite a repetition are followed by one.
 async fn until_answered(
     http: &Http,
-    data: &std::path::Path,
+    doors: &Doors,
+    mut turn: u32,
+    path: &str,
     key: &str,
     body: &Value,
     pause: Duration,
@@ -179,59 +187,98 @@ async fn until_answered(
     let mut last = "no answer at all".to_owned();
     while Instant::now() < deadline {
         // The server may be away or come back elsewhere: look again each time.
-        if let Ok(info) = dev::info(data) {
-            match send(http, &info, key, body).await {
+        if let Ok(door) = doors.at(turn) {
+            match send(http, &door, path, key, body).await {
                 Ok(answer) if (200..300).contains(&answer.status) => return Ok(answer),
                 Ok(answer) if [409, 429, 500, 503].contains(&answer.status) => last = answer.to_string(),
                 Ok(answer) => anyhow::bail!("refused: {answer}"),
                 Err(error) => last = error.to_string(),
             }
         }
+        turn = turn.wrapping_add(1);
         tokio::time::sleep(pause).await;
     }
     anyhow::bail!("not answered within {PATIENCE:?}; last: {last}")
 }
 
-/// The request for a payment; the same again is a repetition.
-pub fn body(amount_minor: i64, currency: &str, number: &str) -> Value {
-    json!({"amount_minor": amount_minor, "currency": currency, "description": format!("chaos {number}")})
+fn request(accounts: &[Account], number: u32, wanted: &Wanted) -> (&'static str, Value) {
+    let (amount, currency, text) = (wanted.amount_minor, wanted.currency, format!("chaos {number}"));
+    match wanted.what {
+        What::Payment => {
+            ("/api/v1/payments", json!({"amount_minor": amount, "currency": currency, "description": text}))
+        }
+        What::Payout { source, destination, referenced, .. } => (
+            "/api/v1/payouts",
+            json!({
+                "account_id": accounts.get(source).map(|account| &account.id), "destination": destination,
+                "amount_minor": amount, "currency": currency,
+                "reference": referenced.then_some(text),
+            }),
+        ),
+    }
 }
 
-/// Creates a payment, or repeats it.
-///
-/// # Errors
-/// When there is no whole answer.
-pub async fn send(http: &Http, info: &dev::Info, key: &str, body: &Value) -> Result<Answer, reqwest::Error> {
+/// The member that names what was made.
+fn id_member(wanted: &Wanted) -> &'static str {
+    if wanted.what == What::Payment { "payment_id" } else { "payout_id" }
+}
+
+async fn send(
+    http: &Http,
+    door: &dev::Info,
+    path: &str,
+    key: &str,
+    body: &Value,
+) -> Result<Answer, reqwest::Error> {
     let request = http
-        .request(Method::POST, &format!("{}/api/v1/payments", info.api_url))
-        .header("X-API-Key", &info.api_key)
+        .request(Method::POST, &format!("{}{path}", door.api_url))
+        .header("X-API-Key", &door.api_key)
         .header("Idempotency-Key", key)
         .json(body);
     http.send(request).await
+}
+
+/// The id that a client is told when it repeats its request now; another answer in words.
+///
+/// # Errors
+/// When there is no whole answer.
+pub async fn repeat(http: &Http, door: &dev::Info, accounts: &[Account], of: &Accepted) -> Result<String> {
+    let (path, body) = request(accounts, of.number, &of.wanted);
+    let answer = send(http, door, path, &of.key, &body).await?;
+    let told = answer.json::<Value>()?;
+    let id = told[id_member(&of.wanted)].as_str().unwrap_or_default().to_owned();
+    Ok(if answer.status == 200 { id } else { answer.to_string() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_asked_for_depends_on_seed_and_number_only() {
-        let of = |seed| (0..1000).map(|number| wanted(seed, number)).collect::<Vec<_>>();
-        assert_eq!(of(7), of(7));
-        assert_ne!(of(7), of(8));
-        assert!(of(7).iter().all(|(amount, _, _)| (1..=1_000_000).contains(amount)));
-        let twins = of(7).iter().filter(|(_, _, twin)| *twin).count();
-        assert!((60..150).contains(&twins), "{twins}");
-    }
-
     #[tokio::test]
-    async fn payments_wait_until_they_are_released() {
-        let load = Load::new(3, 1, 1);
+    async fn requests_wait_until_they_are_released() {
+        let load = Load::new(Plan { payments: 2, payouts: 1, seed: 1 }, Vec::new(), 1);
         assert_eq!(load.take().await, Some(0));
         let blocked = tokio::time::timeout(Duration::from_millis(20), load.take()).await;
         assert!(blocked.is_err());
         load.release(3);
         assert_eq!(load.take().await, Some(2));
         assert_eq!(load.take().await, None);
+    }
+
+    #[test]
+    fn a_repetition_is_the_same_request() {
+        let plan = Plan { payments: 3, payouts: 7, seed: 2 };
+        let accounts: Vec<_> =
+            (0..5).map(|n| Account { id: format!("account-{n}"), funds_minor: 1 }).collect();
+        for number in 0..plan.total() {
+            let wanted = plan.wanted(number);
+            let (path, body) = request(&accounts, number, &wanted);
+            assert_eq!(
+                (path, &body),
+                (request(&accounts, number, &wanted).0, &request(&accounts, number, &wanted).1)
+            );
+            assert_eq!(path.ends_with("payouts"), body["destination"].is_string(), "{body}");
+            assert_eq!(path.ends_with("payouts"), body["account_id"].is_string(), "{body}");
+        }
     }
 }

@@ -9,8 +9,9 @@ use super::killer::Kills;
 use super::mix;
 use super::oracle::Verdict;
 use super::read::Books;
+use super::wanted::Plan;
 
-/// In a run of at least so many payments, …
+/// In a run of at least so many requests, …
 const LARGE: u32 = 1000;
 /// … at least this share of the unknown outcomes should have taken three or more questions.
 const EXPECTED_PERCENT: u64 = 20;
@@ -20,46 +21,67 @@ pub struct Report {
     /// What did not hold.
     pub violations: Vec<String>,
     json: Value,
-    hint: Option<String>,
+    hints: Vec<String>,
+}
+
+/// What the run was.
+pub struct Run<'a> {
+    /// What was asked for.
+    pub plan: &'a Plan,
+    /// Servers on the one database.
+    pub servers: u32,
+    /// What was killed.
+    pub kills: &'a Kills,
+    /// How often a balance was looked at meanwhile.
+    pub looks: u32,
+    /// Every invariant held.
+    pub verified: bool,
+    /// How long it took.
+    pub took: Duration,
 }
 
 impl Report {
     /// Puts a result together.
-    pub fn new(
-        seed: u64,
-        payments: u32,
-        kills: &Kills,
-        books: &Books,
-        verdict: Verdict,
-        verified: bool,
-        took: Duration,
-    ) -> Self {
+    pub fn new(run: &Run<'_>, books: &Books, verdict: Verdict) -> Self {
+        let (plan, kills) = (run.plan, run.kills);
         let percent = (verdict.unknowns_with_many_questions * 100).checked_div(verdict.unknowns).unwrap_or(0);
-        let hint = (payments >= LARGE && percent < EXPECTED_PERCENT).then(|| {
-            format!("only {percent} % of the unknown outcomes took three or more questions; {EXPECTED_PERCENT} % are expected")
-        });
+        let mut hints = Vec::new();
+        if plan.total() >= LARGE && percent < EXPECTED_PERCENT {
+            hints.push(format!("only {percent} % of the unknown outcomes took three or more questions; {EXPECTED_PERCENT} % are expected"));
+        }
+        if plan.payouts >= LARGE && verdict.insufficient_funds == 0 {
+            hints.push("no account ever had too little, although half of what was asked is there".to_owned());
+        }
+        let mut all = verdict.payments.clone();
+        for (status, count) in &verdict.payouts {
+            *all.entry(status.clone()).or_default() += count;
+        }
         let json = json!({
-            "seed": seed,
-            "payments": payments,
-            "payouts": 0,
+            "seed": plan.seed,
+            "payments": plan.payments,
+            "payouts": plan.payouts,
+            "servers": run.servers,
             "kills": kills.kills,
             "kills_with_calls_in_flight": kills.in_flight,
             "most_calls_in_flight_at_a_kill": kills.most_in_flight,
             "slowest_return_ms": millis(kills.slowest_return),
             "faults": faults(books),
-            "final": verdict.finals,
+            "final": all,
+            "final_by_kind": {"payments": verdict.payments, "payouts": verdict.payouts},
+            "insufficient_funds": verdict.insufficient_funds,
+            "balances_looked_at": run.looks,
             "lost": verdict.lost,
             "double_effects": verdict.double_effects,
             "unknown_left": verdict.unknown_left,
             "unknowns": verdict.unknowns,
             "unknowns_with_three_questions": verdict.unknowns_with_many_questions,
             "unknowns_with_three_questions_percent": percent,
-            "verify": if verified { "ok" } else { "violated" },
-            "seconds": took.as_secs(),
+            "verify": if run.verified { "ok" } else { "violated" },
+            "seconds": run.took.as_secs(),
             "violations": verdict.violations,
             "violations_untold": verdict.untold,
         });
-        Self { violations: verdict.violations, json, hint }
+        Self { violations: verdict.violations, json, hints }
     }
 
     /// Prints it: JSON or a table on stdout, violations on stderr.
@@ -77,7 +99,7 @@ impl Report {
         for violation in &self.violations {
             eprintln!("violated: {violation}");
         }
-        if let Some(hint) = &self.hint {
+        for hint in &self.hints {
             eprintln!("chaos: {hint}");
         }
         Ok(())
@@ -123,8 +145,13 @@ mod tests {
     #[test]
     fn the_json_has_the_agreed_names() {
         let kills = Kills { kills: 5, in_flight: 4, ..Kills::default() };
-        let verdict = Verdict { unknowns: 10, unknowns_with_many_questions: 1, ..Verdict::default() };
-        let report = Report::new(7, 1000, &kills, &Books::default(), verdict, true, Duration::from_secs(9));
+        let mut verdict = Verdict { unknowns: 10, unknowns_with_many_questions: 1, ..Verdict::default() };
+        verdict.payments.extend([("succeeded".to_owned(), 900), ("failed".to_owned(), 100)]);
+        verdict.payouts.extend([("failed".to_owned(), 4), ("returned".to_owned(), 6)]);
+        let plan = Plan { payments: 1000, payouts: 10, seed: 7 };
+        let took = Duration::from_secs(9);
+        let run = Run { plan: &plan, servers: 2, kills: &kills, looks: 3, verified: true, took };
+        let report = Report::new(&run, &Books::default(), verdict);
         for name in [
             "seed",
             "payments",
@@ -142,6 +169,8 @@ mod tests {
         }
         assert_eq!(report.json["verify"], "ok");
         assert_eq!(report.json["unknowns_with_three_questions_percent"], 10);
-        assert!(report.hint.is_some_and(|hint| hint.contains("10 %")));
+        assert_eq!(report.json["final"], json!({"succeeded": 900, "failed": 104, "returned": 6}));
+        assert_eq!(report.json["final_by_kind"]["payouts"], json!({"failed": 4, "returned": 6}));
+        assert!(matches!(report.hints.as_slice(), [hint] if hint.contains("10 %")));
     }
 }

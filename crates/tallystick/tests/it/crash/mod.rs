@@ -1,11 +1,12 @@
 //! The server is killed again and again at each boundary between a commit and a call, under a small load.
 //!
 //! The failpoint is in the server's environment, so every server that `dev` starts anew dies at the same place after
-//! so many visits. Clients go on until they are answered. Then everything is started once more without the
-//! failpoint, comes to rest, and the sandbox's own book judges: one effect per payment, of the right amount, and none
-//! that we do not know.
+//! so many visits. Clients create payments and payouts and go on until they are answered. Then everything is started
+//! once more without the failpoint, comes to rest, and the sandbox's own book judges: one effect per payment and per
+//! payout, of the right amount, and none that we do not know; the account from which payouts were made has exactly
+//! what was not paid out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -14,12 +15,15 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::dev::{Dev, folder, said};
+use crate::flows::payouts::wanted;
 use crate::support::client::{Client, Reply};
 
 /// Kills at each boundary.
 const KILLS: usize = 20;
-/// Clients that create payments meanwhile.
+/// Clients that create payments and payouts meanwhile, in turn.
 const CLIENTS: u32 = 4;
+/// More than all payouts of a run can take.
+const FUNDS: i64 = 1_000_000_000;
 /// How long the kills of one boundary may take.
 const PATIENCE: Duration = Duration::from_secs(240);
 /// Short times, so that what a killed server held is soon taken over.
@@ -42,14 +46,20 @@ async fn killed_between_claim_and_call_every_payment_still_happens_once() {
 
 #[tokio::test]
 async fn killed_with_a_request_on_the_wire_every_payment_still_happens_once() {
-    let requests = killed_at("after_send", 8).await;
-    assert!(requests.questions > 0, "an outcome that the killed server did not learn was asked for");
+    let asked = killed_at("after_send", 8).await;
+    assert!(
+        asked.payments > 0 && asked.payouts > 0,
+        "outcomes that the killed server did not learn were asked for"
+    );
 }
 
 #[tokio::test]
 async fn killed_between_reply_and_record_every_payment_still_happens_once() {
-    let requests = killed_at("after_reply", 8).await;
-    assert!(requests.questions > 0, "an outcome that the killed server did not record was asked for");
+    let asked = killed_at("after_reply", 8).await;
+    assert!(
+        asked.payments > 0 && asked.payouts > 0,
+        "outcomes that the killed server did not record were asked for"
+    );
 }
 
 #[tokio::test]
@@ -57,12 +67,21 @@ async fn killed_after_the_record_every_payment_still_happens_once() {
     killed_at("after_record", 8).await;
 }
 
-/// What the sandbox was asked during a run.
-struct Requests {
-    questions: usize,
+/// Payments and payouts that were unknown for a while, so that the gateway was asked.
+struct Asked {
+    payments: usize,
+    payouts: usize,
 }
 
-async fn killed_at(point: &str, visits: u32) -> Requests {
+/// What a client was told of.
+struct Accepted {
+    id: String,
+    amount_minor: i64,
+    /// A payout; else a payment.
+    is_payout: bool,
+}
+
+async fn killed_at(point: &str, visits: u32) -> Asked {
     let folder = folder();
     let data = folder.path().join("data");
     let failpoint = format!("{point}=kill@{visits}");
@@ -70,8 +89,8 @@ async fn killed_at(point: &str, visits: u32) -> Requests {
     let mut dev = Dev::start_in(&data, &[], &with);
     let latency = dev.sandbox().call("PUT", "/_settings").header("Content-Type", "application/json");
     latency.body(json!({"latency": "20ms", "spread": 0.5}).to_string()).send().await.is(200);
-    let accepted = load_until_killed(&dev).await;
-    assert!(accepted.len() >= KILLS, "too little work for {KILLS} kills: {}", accepted.len());
+    let (account, accepted) = load_until_killed(&dev).await;
+    assert!(accepted.len() >= 2 * KILLS, "too little work for {KILLS} kills: {}", accepted.len());
     dev.signal(Signal::SIGTERM);
     dev.ended();
 
@@ -80,13 +99,16 @@ async fn killed_at(point: &str, visits: u32) -> Requests {
         let output = dev.command(args);
         assert!(output.status.success(), "{args:?}: {}", said(&output));
     }
+    judge_account(&dev, &account, &accepted).await;
     judge(&dev, &accepted).await
 }
 
-/// Creates payments until the server was killed often enough; gives the amounts by payment.
-async fn load_until_killed(dev: &Dev) -> BTreeMap<String, i64> {
+/// Creates payments and payouts until the server was killed often enough; gives the account of the payouts, too.
+async fn load_until_killed(dev: &Dev) -> (String, Vec<Accepted>) {
     let (enough, next) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
-    let clients = (0..CLIENTS).map(|_| tokio::spawn(client(dev.api(), enough.clone(), next.clone())));
+    let account = dev.api().funded("EUR", FUNDS).await;
+    let clients =
+        (0..CLIENTS).map(|_| tokio::spawn(client(dev.api(), account.clone(), enough.clone(), next.clone())));
     let clients: Vec<_> = clients.collect();
     let started = Instant::now();
     while kills(dev) < KILLS {
@@ -95,11 +117,11 @@ async fn load_until_killed(dev: &Dev) -> BTreeMap<String, i64> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     enough.store(true, Ordering::Relaxed);
-    let mut accepted = BTreeMap::new();
+    let mut accepted = Vec::new();
     for client in clients {
         accepted.extend(client.await.expect("a client does not die"));
     }
-    accepted
+    (account, accepted)
 }
 
 /// Servers that were killed so far, by what dev says.
@@ -107,13 +129,22 @@ fn kills(dev: &Dev) -> usize {
     dev.log().matches("the server ended (signal: 9").count()
 }
 
-async fn client(api: Client, enough: Arc<AtomicBool>, next: Arc<AtomicU32>) -> Vec<(String, i64)> {
+async fn client(
+    api: Client,
+    account: String,
+    enough: Arc<AtomicBool>,
+    next: Arc<AtomicU32>,
+) -> Vec<Accepted> {
     let mut accepted = Vec::new();
     while !enough.load(Ordering::Relaxed) {
         let number = next.fetch_add(1, Ordering::Relaxed);
-        let amount = i64::from(number) + 100;
-        let create =
-            api.pay(&json!({"amount_minor": amount, "currency": "EUR"})).idem(&format!("crash-{number}"));
+        let amount_minor = i64::from(number) + 100;
+        let is_payout = number % 2 == 1;
+        let create = match is_payout {
+            true => api.pay_out(&wanted(&account, "acct_ok", amount_minor)),
+            false => api.pay(&json!({"amount_minor": amount_minor, "currency": "EUR"})),
+        };
+        let create = create.idem(&format!("crash-{number}"));
         let reply = loop {
             match create.try_send().await {
                 Some(reply) if [200, 202].contains(&reply.status) => break reply,
@@ -123,27 +154,56 @@ async fn client(api: Client, enough: Arc<AtomicBool>, next: Arc<AtomicU32>) -> V
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         };
-        accepted.push((Reply::text(&reply, "payment_id"), amount));
+        let id = Reply::text(&reply, if is_payout { "payout_id" } else { "payment_id" });
+        accepted.push(Accepted { id, amount_minor, is_payout });
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
     accepted
 }
 
-async fn judge(dev: &Dev, accepted: &BTreeMap<String, i64>) -> Requests {
-    let mut book: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+async fn judge(dev: &Dev, accepted: &[Accepted]) -> Asked {
+    let mut book: BTreeMap<String, Vec<(String, i64)>> = BTreeMap::new();
     for effect in all(dev, "effects", "_book").await {
-        let key = effect["key"].as_str().expect("a key").to_owned();
-        assert_eq!((&effect["kind"], &effect["state"]), (&json!("charge"), &json!("done")), "{effect}");
-        book.entry(key).or_default().push(effect["amount_minor"].as_i64().expect("an amount"));
+        assert_eq!(effect["state"], "done", "{effect}");
+        let text = |member: &str| effect[member].as_str().expect("text").to_owned();
+        let amount = effect["amount_minor"].as_i64().expect("an amount");
+        book.entry(text("key")).or_default().push((text("kind"), amount));
     }
-    let expected: BTreeMap<String, Vec<i64>> =
-        accepted.iter().map(|(id, amount)| (id.clone(), vec![*amount])).collect();
-    assert_eq!(book, expected, "one effect per payment, of the right amount, and no other");
-    for id in accepted.keys() {
-        assert_eq!(dev.api().payment(id).await["status"], "succeeded", "{id}");
-    }
+    let kind = |one: &Accepted| if one.is_payout { "payout" } else { "charge" }.to_owned();
+    let expected: BTreeMap<String, Vec<(String, i64)>> =
+        accepted.iter().map(|one| (one.id.clone(), vec![(kind(one), one.amount_minor)])).collect();
+    assert_eq!(book, expected, "one effect for each, of the right amount, and no other");
     let requests = all(dev, "requests", "_requests").await;
-    Requests { questions: requests.iter().filter(|request| request["operation"] == "status").count() }
+    let asked: BTreeSet<&str> = requests
+        .iter()
+        .filter(|request| request["operation"] == "status")
+        .filter_map(|request| request["key"].as_str())
+        .collect();
+    let (mut payments, mut payouts) = (0, 0);
+    for one in accepted {
+        let status = if one.is_payout {
+            let payout = dev.api().payout(&one.id).await;
+            let journals = (payout["journals"][0]["kind"].as_str(), payout["journals"][0]["status"].as_str());
+            assert_eq!(journals, (Some("payout_debited"), Some("settled")), "{payout}");
+            assert_eq!(payout["journals"].as_array().map(Vec::len), Some(1), "{payout}");
+            payouts += usize::from(asked.contains(one.id.as_str()));
+            payout["status"].clone()
+        } else {
+            payments += usize::from(asked.contains(one.id.as_str()));
+            dev.api().payment(&one.id).await["status"].clone()
+        };
+        assert_eq!(status, "succeeded", "{}", one.id);
+    }
+    Asked { payments, payouts }
+}
+
+/// Every payout was debited once.
+async fn judge_account(dev: &Dev, account: &str, accepted: &[Accepted]) {
+    let paid: i64 = accepted.iter().filter(|one| one.is_payout).map(|one| one.amount_minor).sum();
+    assert!(paid > 0, "there were payouts");
+    let balance = dev.api().balance(account).await;
+    let found = (balance["balance_minor"].as_i64(), balance["pending_minor"].as_i64());
+    assert_eq!(found, (Some(FUNDS - paid), Some(0)), "{balance}");
 }
 
 /// Every item of one of the sandbox's lists.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use sqlx::{Connection, PgConnection};
 
 use crate::support::client::Client;
 
@@ -149,6 +150,26 @@ impl Dev {
     pub async fn effects(&self, key: &str) -> Vec<Value> {
         let reply = self.sandbox().get(&format!("/_book?key={key}")).send().await;
         reply.json()["effects"].as_array().expect("a list").clone()
+    }
+
+    /// A connection to its database, as superuser.
+    pub async fn database(&self) -> PgConnection {
+        let url = self.text("admin_database_url");
+        PgConnection::connect(&url).await.expect("the database takes connections")
+    }
+
+    /// Requests that the gateway got for a key, oldest first.
+    pub async fn requests(&self, key: &str) -> Vec<Value> {
+        let reply = self.sandbox().get(&format!("/_requests?key={key}&limit=1000")).send().await;
+        reply.json()["requests"].as_array().expect("a list").clone()
+    }
+
+    /// Changes something at the sandbox; gives what it says.
+    pub async fn tell_sandbox(&self, method: &str, path: &str, body: &Value) -> Value {
+        let call = self.sandbox().call(method, path).header("Content-Type", "application/json");
+        let reply = call.body(body.to_string()).send().await;
+        assert!(reply.status < 300, "{method} {path}: {reply:?}");
+        serde_json::from_slice(&reply.body).unwrap_or_default()
     }
 
     /// Kills a process and waits until dev.json names another one that does its work.

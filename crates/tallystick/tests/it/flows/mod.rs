@@ -1,6 +1,7 @@
 //! Two server processes on one database, seen from outside: twins that meet on different servers, and servers that
 //! are killed in turn. The sandbox's book judges.
 
+pub mod payouts;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,7 @@ use crate::serve::stopping::Second;
 use crate::support::client::{Client, Reply};
 
 /// Short times, so that what a killed server held is soon taken over.
-const QUICK: [(&str, &str); 4] = [
+pub const QUICK: [(&str, &str); 4] = [
     ("TALLYSTICK_GATEWAY_TIMEOUT", "1s"),
     ("TALLYSTICK_LEASE", "3s"),
     ("TALLYSTICK_SWEEP_AFTER", "200ms"),

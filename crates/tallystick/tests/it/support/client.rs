@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use uuid::Uuid;
@@ -42,6 +42,11 @@ impl Client {
         self.post("/api/v1/payments", body)
     }
 
+    /// A request for a payout.
+    pub fn pay_out(&self, body: &Value) -> Call {
+        self.post("/api/v1/payouts", body)
+    }
+
     /// The payment as it is now.
     pub async fn payment(&self, id: &str) -> Value {
         let reply = self.get(&format!("/api/v1/payments/{id}")).send().await;
@@ -51,16 +56,54 @@ impl Client {
 
     /// The payment once it is in this status.
     pub async fn payment_in(&self, id: &str, status: &str) -> Value {
-        super::until(&format!("payment {id} in {status}"), async || {
-            let reply = self.get(&format!("/api/v1/payments/{id}")).send().await;
+        self.object_in("payments", id, status).await
+    }
+
+    /// The payout with all that belongs to it, once it is in this status.
+    pub async fn payout_in(&self, id: &str, status: &str) -> Value {
+        self.object_in("payouts", id, status).await;
+        self.payout(id).await
+    }
+
+    /// The payout as it is now, with its history, attempts, journals and events.
+    pub async fn payout(&self, id: &str) -> Value {
+        let path = format!("/api/v1/payouts/{id}?expand=history,attempts,journals,events");
+        self.get(&path).send().await.is(200).json()
+    }
+
+    async fn object_in(&self, route: &str, id: &str, status: &str) -> Value {
+        super::until(&format!("{route} {id} in {status}"), async || {
+            let reply = self.get(&format!("/api/v1/{route}/{id}")).send().await;
             // While a killed database comes back, a client is told to ask again.
             if reply.status == 503 {
                 return None;
             }
             assert_eq!(reply.status, 200, "{reply:?}");
-            Some(reply.json()).filter(|payment| payment["status"] == status)
+            Some(reply.json()).filter(|object| object["status"] == status)
         })
         .await
+    }
+
+    /// The balance of an account.
+    pub async fn balance(&self, account: &str) -> Value {
+        self.get(&format!("/api/v1/accounts/{account}/balance")).send().await.is(200).json()
+    }
+
+    /// Opens a customer's account that may not go below nothing, and gives it funds.
+    pub async fn funded(&self, currency: &str, minor: i64) -> String {
+        let open = async |name: &str, kind: &str, minimum: Value| {
+            let body = json!({"name": name, "kind": kind, "currency": currency, "minimum_minor": minimum});
+            self.post("/api/v1/accounts", &body).send().await.is(201).text("account_id")
+        };
+        let customer = open("customer", "liability", json!(0)).await;
+        if minor > 0 {
+            let cash = open("cash", "asset", Value::Null).await;
+            let entry = |account: &str, direction: &str| json!({"account_id": account, "direction": direction, "amount_minor": minor});
+            let entries = [entry(&cash, "D"), entry(&customer, "C")];
+            let journal = json!({"description": "deposit", "entries": entries});
+            self.post("/api/v1/journals", &journal).send().await.is(201);
+        }
+        customer
     }
 }
 

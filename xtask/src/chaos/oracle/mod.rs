@@ -1,9 +1,13 @@
-//! Compares what clients were told, the payments, the ledger and the sandbox's book. Pure; decides alone.
+//! Compares what clients were told, the payments and payouts, the ledger and the sandbox's book. Pure; decides alone.
+
+mod payments;
+mod payouts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::load::Accepted;
-use super::read::{Books, Effect, Journal, Payment};
+use super::read::{Books, Effect, Move};
+use super::wanted::What;
 
 /// Violations that are told one by one; the rest is counted.
 const MOST_TOLD: usize = 50;
@@ -14,16 +18,20 @@ const MANY_QUESTIONS: u64 = 3;
 #[derive(Debug, Default)]
 pub struct Verdict {
     /// Payments per final status.
-    pub finals: BTreeMap<String, u64>,
-    /// Accepted payments that are gone, or whose money is not where it must be.
+    pub payments: BTreeMap<String, u64>,
+    /// Payouts per final status.
+    pub payouts: BTreeMap<String, u64>,
+    /// Payouts that failed because their account had too little.
+    pub insufficient_funds: u64,
+    /// Accepted requests that are gone, or whose money is not where it must be.
     pub lost: u64,
-    /// Gateway keys with more than one effect.
+    /// Gateway keys with more effects than one, or than out and back.
     pub double_effects: u64,
-    /// Payments that are not final.
+    /// Payments and payouts that are not final.
     pub unknown_left: u64,
-    /// Payments that were unknown for a while.
+    /// Those that were unknown for a while.
     pub unknowns: u64,
-    /// Those whose status was asked for at least three times.
+    /// Those of them whose status was asked for at least three times.
     pub unknowns_with_many_questions: u64,
     /// What did not hold.
     pub violations: Vec<String>,
@@ -63,9 +71,6 @@ pub fn judge(accepted: &[Accepted], books: &Books) -> Verdict {
     }
     for one in accepted {
         let effects = book.get(one.id.as_str()).map(Vec::as_slice).unwrap_or_default();
-        verdict.double_effects += u64::from(effects.len() > 1);
-        verdict
-            .require(effects.len() <= 1, || format!("{}: {} effects under one key", one.id, effects.len()));
         let replayed = books.replayed.get(&one.key);
         verdict.require(replayed == Some(&one.id), || {
             format!(
@@ -75,82 +80,44 @@ pub fn judge(accepted: &[Accepted], books: &Books) -> Verdict {
                 replayed.map_or("nothing", String::as_str)
             )
         });
-        let Some(payment) = books.payments.get(&one.id) else {
+        let history = match one.wanted.what {
+            What::Payment => payments::judge(one, books, effects, &mut verdict),
+            What::Payout { .. } => payouts::judge(one, books, effects, &mut verdict),
+        };
+        let Some(history) = history else {
             verdict.lost += 1;
             verdict.require(false, || format!("{}: accepted and gone", one.id));
             continue;
         };
-        judge_payment(one, payment, effects, &mut verdict);
-        if payment.history.iter().any(|row| row.status == "unknown") {
+        if history.iter().any(|row| row.status == "unknown") {
             verdict.unknowns += 1;
             let asked = questions.get(one.id.as_str()).copied().unwrap_or_default();
             verdict.unknowns_with_many_questions += u64::from(asked >= MANY_QUESTIONS);
         }
     }
+    payouts::judge_accounts(books, &mut verdict);
     judge_strangers(accepted, books, &mut verdict);
     judge_sums(books, &mut verdict);
     verdict
 }
 
-fn judge_payment(one: &Accepted, payment: &Payment, effects: &[&Effect], verdict: &mut Verdict) {
-    let id = &one.id;
-    *verdict.finals.entry(payment.status.clone()).or_default() += 1;
-    let same = payment.amount_minor == one.amount_minor && payment.currency == one.currency;
-    verdict.require(same, || format!("{id}: another amount than was asked for"));
-    verdict.require(payment.attention.is_none(), || {
-        format!("{id}: a person is needed, {:?}", payment.attention)
+/// The history has every version once and leads to the status.
+fn judge_history(id: &str, status: &str, version: u64, history: &[Move], verdict: &mut Verdict) {
+    let versions = history.iter().map(|row| row.version).eq(1..=version);
+    let last = history.last().map(|row| row.status.as_str());
+    verdict.require(versions && last == Some(status), || {
+        format!("{id}: its history does not lead to {status} (version {version})")
     });
-    let versions = payment.history.iter().map(|row| row.version).eq(1..=payment.version);
-    let last = payment.history.last().map(|row| &row.status);
-    verdict.require(versions && last == Some(&payment.status), || {
-        format!("{id}: its history does not lead to {} (version {})", payment.status, payment.version)
-    });
-    let succeeded = match payment.status.as_str() {
-        "succeeded" => true,
-        "failed" | "canceled" => false,
-        status => {
-            verdict.unknown_left += 1;
-            return verdict.require(false, || format!("{id}: still {status}"));
-        }
-    };
-    let expected = if succeeded { one.amount_minor } else { 0 };
-    let in_book = effects.iter().filter(|effect| effect.state == "done" && effect.kind == "charge");
-    let in_book: i64 = in_book.map(|effect| effect.amount_minor).sum();
-    let in_ledger = journals_sum(&payment.journals);
-    let agree = in_book == expected && in_ledger == Some(expected) && payment.captured_minor == expected;
-    verdict.lost += u64::from(!agree);
-    verdict.require(agree, || {
-        format!(
-            "{id}: {}, so {expected} must be everywhere: gateway {in_book}, ledger {in_ledger:?}, payment {}",
-            payment.status, payment.captured_minor
-        )
-    });
-    if let Some(effect) = effects.first() {
-        let known = payment.gateway_reference.as_deref() == Some(&effect.reference);
-        verdict.require(!succeeded || known && effect.currency == one.currency, || {
-            format!("{id}: the gateway's id or currency differs from the book's {}", effect.reference)
-        });
-    }
-}
-
-/// What the ledger says was taken; nothing when the journals are not what they must be.
-fn journals_sum(journals: &[Journal]) -> Option<i64> {
-    let [journal] = journals else { return journals.is_empty().then_some(0) };
-    let side = |direction: &str, account: &str| {
-        let lines = journal.entries.iter().filter(|e| e.direction == direction && e.account_name == account);
-        lines.map(|e| e.amount_minor).sum::<i64>()
-    };
-    let (taken, earned) = (side("D", "gateway_receivable"), side("C", "sales"));
-    (journal.kind == "payment_captured" && journal.entries.len() == 2 && taken == earned).then_some(taken)
 }
 
 /// Nobody knows more than the clients asked for.
 fn judge_strangers(accepted: &[Accepted], books: &Books, verdict: &mut Verdict) {
     let known: BTreeSet<&str> = accepted.iter().map(|one| one.id.as_str()).collect();
-    verdict
-        .require(known.len() == accepted.len(), || "two requests were answered with one payment".to_owned());
+    verdict.require(known.len() == accepted.len(), || {
+        "two requests were answered with one payment or payout".to_owned()
+    });
     for id in books.listed.iter().filter(|id| !known.contains(id.as_str())) {
-        verdict.require(false, || format!("{id}: a payment that no client was told of"));
+        verdict.require(false, || format!("{id}: a payment or payout that no client was told of"));
     }
     for id in known.iter().filter(|id| !books.listed.contains(**id)) {
         verdict.require(false, || format!("{id}: accepted and not in the list"));
@@ -166,18 +133,31 @@ fn judge_strangers(accepted: &[Accepted], books: &Books, verdict: &mut Verdict) 
 /// The ledger as a whole against the book as a whole.
 fn judge_sums(books: &Books, verdict: &mut Verdict) {
     for (currency, trial) in &books.trials {
-        let book: i64 = books
-            .effects
-            .iter()
-            .filter(|effect| effect.currency == *currency && effect.state == "done")
-            .map(|effect| effect.amount_minor)
-            .sum();
+        let book = |kind: &str| -> i64 {
+            let of = |effect: &&Effect| {
+                effect.currency == *currency && effect.state == "done" && effect.kind == kind
+            };
+            books.effects.iter().filter(of).map(|effect| effect.amount_minor).sum()
+        };
+        let (taken, paid) = (book("charge"), book("payout") - book("payout_return"));
         let account = |name: &str| {
             trial.accounts.iter().filter(|account| account.name == name).map(|a| a.balance_minor).sum::<i64>()
         };
-        let all = [trial.debits_minor, trial.credits_minor, account("gateway_receivable"), account("sales")];
-        verdict.require(all.iter().all(|sum| *sum == book), || {
-            format!("{currency}: the book has {book}; debits, credits, receivable and sales are {all:?}")
+        verdict.require(trial.debits_minor == trial.credits_minor, || {
+            format!("{currency}: debits {} are not credits {}", trial.debits_minor, trial.credits_minor)
+        });
+        let income = [account("gateway_receivable"), account("sales")];
+        verdict.require(income.iter().all(|sum| *sum == taken), || {
+            format!("{currency}: the book has charges of {taken}; receivable and sales are {income:?}")
+        });
+        // An asset: what left it makes it negative.
+        let bank = account("payout_bank");
+        verdict.require(bank == -paid, || {
+            format!("{currency}: the book has payouts of {paid}; our account at the bank is {bank}")
+        });
+        let left = books.left_at_bank.get(currency).copied();
+        verdict.require(left == Some(income[0] + bank), || {
+            format!("{currency}: the bank says that {left:?} is left; we say {}", income[0] + bank)
         });
     }
 }
@@ -186,26 +166,25 @@ fn judge_sums(books: &Books, verdict: &mut Verdict) {
 mod tests {
     use serde_json::json;
 
+    use super::super::read::Payment;
+    use super::super::wanted::Wanted;
     use super::*;
 
     /// Two payments: one succeeded after it was unknown, one failed.
     fn run() -> (Vec<Accepted>, Books) {
-        let accepted = ["a", "b"].map(|id| Accepted {
-            key: format!("key-{id}"),
-            id: id.to_owned(),
-            amount_minor: 700,
-            currency: "EUR",
-        });
+        let wanted = Wanted { what: What::Payment, amount_minor: 700, currency: "EUR", twin: false };
+        let accepted =
+            ["a", "b"].map(|id| Accepted { number: 0, key: format!("key-{id}"), id: id.to_owned(), wanted });
         let mut books = Books::default();
         let lines = json!([
-            {"direction": "D", "amount_minor": 700, "account_name": "gateway_receivable"},
-            {"direction": "C", "amount_minor": 700, "account_name": "sales"},
+            {"direction": "D", "amount_minor": 700, "account_id": "1", "account_name": "gateway_receivable"},
+            {"direction": "C", "amount_minor": 700, "account_id": "2", "account_name": "sales"},
         ]);
         for (id, status, captured, reference) in
             [("a", "succeeded", 700, json!("ch_a")), ("b", "failed", 0, json!(null))]
         {
             let journals = if captured > 0 {
-                json!([{"kind": "payment_captured", "entries": lines}])
+                json!([{"kind": "payment_captured", "status": "settled", "entries": lines}])
             } else {
                 json!([])
             };
@@ -228,6 +207,7 @@ mod tests {
         let accounts = json!([{"name": "gateway_receivable", "balance_minor": 700}, {"name": "sales", "balance_minor": 700}]);
         let trial = json!({"debits_minor": 700, "credits_minor": 700, "accounts": accounts});
         books.trials.insert("EUR".to_owned(), serde_json::from_value(trial).unwrap());
+        books.left_at_bank.insert("EUR".to_owned(), 700);
         (accepted.to_vec(), books)
     }
 
@@ -248,7 +228,7 @@ mod tests {
         assert_eq!(verdict.violations, [""; 0]);
         assert_eq!((verdict.lost, verdict.double_effects, verdict.unknown_left), (0, 0, 0));
         assert_eq!((verdict.unknowns, verdict.unknowns_with_many_questions), (2, 1));
-        assert_eq!(verdict.finals, BTreeMap::from([("failed".to_owned(), 1), ("succeeded".to_owned(), 1)]));
+        assert_eq!(verdict.payments, BTreeMap::from([("failed".to_owned(), 1), ("succeeded".to_owned(), 1)]));
     }
 
     #[test]
@@ -305,6 +285,7 @@ mod tests {
             |_, books| books.requests[0].key = "c".to_owned(),
             |_, books| books.trials.get_mut("EUR").unwrap().credits_minor = 701,
             |_, books| books.trials.get_mut("EUR").unwrap().accounts[1].balance_minor = 699,
+            |_, books| *books.left_at_bank.get_mut("EUR").unwrap() = 699,
             |accepted, _| accepted[1].id = accepted[0].id.clone(),
         ] {
             assert!(!planted(plant).violations.is_empty());
