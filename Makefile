@@ -17,7 +17,7 @@ export SQLX_OFFLINE := true
 help: ## This list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: need-cargo setup ## Install what is missing, build, and play the incident: a charge whose reply is lost
+demo: need-cargo setup ## Install what is missing, build, and play the incident: a charge whose reply is lost, and payouts
 	cargo build --release
 	$(TARGET)/release/tallystick demo $(ARGS)
 

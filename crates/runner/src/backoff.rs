@@ -38,6 +38,12 @@ impl Backoff {
         self.plain(tries).saturating_mul(rand::rng().random_range(80..=120)) / 100
     }
 
+    /// [`Self::plain`] and up to a fifth more: for what must not come before its time.
+    #[must_use]
+    pub fn no_sooner(self, tries: u32) -> Duration {
+        self.plain(tries).saturating_mul(rand::rng().random_range(100..=120)) / 100
+    }
+
     /// A random delay between half of [`Self::plain`] and all of it: spread, yet never at once.
     #[must_use]
     pub fn half_jitter(self, tries: u32) -> Duration {

@@ -141,6 +141,11 @@ pub const METRICS: &[(&str, Shape, &str)] = &[
         Shape::Counter,
         "Moves of payments, by the status moved to and the evidence.",
     ),
+    (
+        "tallystick_payout_moves_total",
+        Shape::Counter,
+        "Moves of payouts, by the status moved to and the evidence.",
+    ),
     ("tallystick_breaks_total", Shape::Counter, "Breaks opened by this process, by kind."),
     (
         "tallystick_inbound_events_total",
@@ -161,7 +166,11 @@ pub const METRICS: &[(&str, Shape, &str)] = &[
         "Transactions run again after a deadlock or serialization failure.",
     ),
     ("tallystick_database_up", Shape::Gauge, "1 when the figures below could be read, else 0."),
-    ("tallystick_unknown_payments", Shape::Gauge, "Payments whose outcome is not known. Alert on it."),
+    (
+        "tallystick_unknown_payments",
+        Shape::Gauge,
+        "Payments and payouts whose outcome is not known. Alert on it.",
+    ),
     ("tallystick_unknown_oldest_seconds", Shape::Gauge, "Age of the oldest of them. Alert on it."),
     ("tallystick_open_operations", Shape::Gauge, "Operations that are not final."),
     (

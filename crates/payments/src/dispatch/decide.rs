@@ -142,7 +142,7 @@ pub(crate) fn next(
         News::Unanswered => Next::After { wait: sweep.spread(n), cleared: false, tries },
         News::Fact(Fact::Acknowledged { .. }) => {
             let check = Backoff::new(settings.status_check_after, settings.status_check_after * 4);
-            Next::After { wait: check.spread(n), cleared: false, tries }
+            Next::After { wait: check.no_sooner(n), cleared: false, tries }
         }
         News::Fact(Fact::ReplyLost(_) | Fact::Approved(_) | Fact::Declined(_) | Fact::InsufficientFunds) => {
             Next::After { wait: sweep.spread(n), cleared: false, tries }

@@ -5,10 +5,12 @@
 mod common;
 mod gateway;
 
+mod approval;
 mod inbound;
 mod orders;
 mod payouts;
 mod pipeline;
 mod plans;
 mod recovery;
+mod requeue;
 mod rights;

@@ -17,16 +17,16 @@ use uuid::Uuid;
 use crate::common::{PATIENCE, Process, World, deliver, quick, until};
 use crate::gateway::Scripted;
 
-async fn world(pool: PgPool) -> World {
+pub async fn world(pool: PgPool) -> World {
     World::new(pool, Scripted::new("cards", Replay::SameResult)).await
 }
 
-fn key() -> String {
+pub fn key() -> String {
     Uuid::now_v7().to_string()
 }
 
 /// A customer's account that may not go below zero, with this much on it.
-async fn funded(world: &World, process: &Process, minor: i64) -> Uuid {
+pub async fn funded(world: &World, process: &Process, minor: i64) -> Uuid {
     let eur = "EUR".parse().unwrap();
     let account = |name: &str, kind, minimum_minor| OpenAccount {
         name: name.into(),
@@ -52,7 +52,7 @@ async fn funded(world: &World, process: &Process, minor: i64) -> Uuid {
     customer
 }
 
-fn request(account_id: Uuid, destination: &str, minor: i64) -> CreatePayout {
+pub fn request(account_id: Uuid, destination: &str, minor: i64) -> CreatePayout {
     CreatePayout {
         account_id,
         destination: destination.into(),
@@ -65,12 +65,18 @@ fn request(account_id: Uuid, destination: &str, minor: i64) -> CreatePayout {
     }
 }
 
-async fn pay_out(world: &World, process: &Process, account: Uuid, destination: &str, minor: i64) -> PayoutId {
+pub async fn pay_out(
+    world: &World,
+    process: &Process,
+    account: Uuid,
+    destination: &str,
+    minor: i64,
+) -> PayoutId {
     let request = request(account, destination, minor);
     PayoutId(process.engine.create_payout(world.tenant, &key(), request).await.expect("accepted").id)
 }
 
-async fn becomes(world: &World, process: &Process, id: PayoutId, status: PayoutStatus) -> Payout {
+pub async fn becomes(world: &World, process: &Process, id: PayoutId, status: PayoutStatus) -> Payout {
     let end = Instant::now() + PATIENCE;
     loop {
         let payout = process.engine.payout(world.tenant, id).await.unwrap().expect("the payout");
@@ -82,13 +88,13 @@ async fn becomes(world: &World, process: &Process, id: PayoutId, status: PayoutS
     }
 }
 
-async fn journals(world: &World, process: &Process, id: PayoutId) -> Vec<(String, JournalStatus)> {
+pub async fn journals(world: &World, process: &Process, id: PayoutId) -> Vec<(String, JournalStatus)> {
     let journals = process.engine.journals_of(world.tenant, id.0).await.unwrap();
     journals.into_iter().map(|j| (j.kind, j.status)).collect()
 }
 
 /// Total and pending.
-async fn balance(world: &World, process: &Process, account: Uuid) -> (i64, i64) {
+pub async fn balance(world: &World, process: &Process, account: Uuid) -> (i64, i64) {
     let balance = process.engine.balance(world.tenant, account, None).await.unwrap().unwrap();
     (balance.balance_minor, balance.pending_minor)
 }
@@ -97,7 +103,7 @@ fn told(kind: &str, id: PayoutId, minor: i64) -> Value {
     json!({"type": kind, "key": id, "reference": format!("ref-{id}-0"), "amount_minor": minor, "currency": "EUR"})
 }
 
-fn named(kinds: &[(&str, JournalStatus)]) -> Vec<(String, JournalStatus)> {
+pub fn named(kinds: &[(&str, JournalStatus)]) -> Vec<(String, JournalStatus)> {
     kinds.iter().map(|(kind, status)| ((*kind).to_owned(), *status)).collect()
 }
 

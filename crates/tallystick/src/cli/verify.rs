@@ -64,14 +64,16 @@ impl Args {
 pub async fn run(args: &Args) -> Result<Exit, CliError> {
     let target = args.database.target()?;
     let sandbox = args.sandbox_url.clone().or(target.sandbox_url);
+    // A wrong address is told before anything is connected to.
+    let book = sandbox.as_deref().map(SandboxBook::new).transpose()?;
     let db = args.database.connect().await?;
-    let report = report(&db, sandbox.as_deref()).await?;
+    let report = against(&db, book.as_ref()).await?;
     if args.json {
         println!("{}", serde_json::to_string(&report).expect("strings, numbers and ids only"));
     } else {
         print!("{}", text(&report));
     }
-    Ok(exit(&report, sandbox.is_some()))
+    Ok(exit(&report, book.is_some()))
 }
 
 /// Holds a database against its rules, and against the book of the sandbox that listens there.
@@ -80,12 +82,16 @@ pub async fn run(args: &Args) -> Result<Exit, CliError> {
 /// [`CliError`] says what is missing or wrong.
 pub(super) async fn report(db: &Db, sandbox_url: Option<&str>) -> Result<Report, CliError> {
     let book = sandbox_url.map(SandboxBook::new).transpose()?;
+    against(db, book.as_ref()).await
+}
+
+async fn against(db: &Db, book: Option<&SandboxBook>) -> Result<Report, CliError> {
     let options = Options {
         no_book: "no book to compare with: --sandbox-url names none".into(),
         progress: Some(progress()),
         ..Options::default()
     };
-    let book = book.as_ref().map(|book| book as &dyn Book);
+    let book = book.map(|book| book as &dyn Book);
     verify::run_with(db, book, &options).await.map_err(refusal)
 }
 

@@ -23,6 +23,8 @@ pub struct Manner {
     pub latency: Duration,
     /// How much that varies, as a part of itself.
     pub spread: f64,
+    /// From taking a payout on to paying it, which is when its webhook goes out. The answer is on its way meanwhile.
+    pub settles_after: Duration,
     /// Whether it tells by webhook what became of a payout.
     pub webhooks: bool,
     /// Seed of its chance.
@@ -97,10 +99,11 @@ impl Bank {
     /// # Errors
     /// [`CliError`] when it does not answer or refuses.
     pub async fn set(&mut self, manner: &Manner) -> Result<(), CliError> {
-        let latency = humantime::format_duration(manner.latency).to_string().replace(' ', "");
+        let text = |time: Duration| format!("{}ms", time.as_millis());
+        let (latency, delay) = (text(manner.latency), text(manner.settles_after));
         let settings = json!({
             "latency": latency, "spread": manner.spread, "acknowledge": "async", "webhooks": manner.webhooks,
-            "seed": manner.seed,
+            "webhook_delay": delay, "seed": manner.seed,
         });
         self.wire.send(Method::PUT, "/_settings", None, &settings, 200).await?;
         Ok(())

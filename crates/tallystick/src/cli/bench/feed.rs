@@ -52,6 +52,11 @@ impl Life {
         self.succeeded.is_some() || self.ended
     }
 
+    /// Whether the webhook overtook the bank's answer: the payout succeeded without having been processing.
+    pub fn was_overtaken(&self) -> bool {
+        self.succeeded.is_some_and(|(_, sequence)| sequence == 2)
+    }
+
     /// Whether every event was there once: created first, succeeded last, none missing in between.
     pub fn is_whole(&self) -> bool {
         let Some((_, last)) = self.succeeded.filter(|(_, last)| *last <= MOST) else { return false };
@@ -168,6 +173,7 @@ mod tests {
             &[("created", 1), ("unknown", 2), ("processing", 3), ("succeeded", 4)],
         ] {
             assert!(life(events).is_whole(), "{events:?}");
+            assert_eq!(life(events).was_overtaken(), events.len() == 2, "{events:?}");
         }
         assert_eq!(life(&[("created", 1), ("unknown", 2), ("succeeded", 3)]).detours, 1);
     }

@@ -31,6 +31,8 @@ pub struct Run {
     pub refused: u64,
     /// Moves besides created, processing and succeeded.
     pub detours: u64,
+    /// Payouts whose webhook came before the bank's answer.
+    pub overtaken: u64,
     /// What is missing.
     pub gaps: Vec<Gap>,
 }
@@ -108,10 +110,11 @@ async fn judged(
     used: Used,
 ) -> Result<Run, CliError> {
     let mut latencies = Vec::with_capacity(loaded.accepted.len());
-    let (mut last, mut detours) = (loaded.ended, 0);
+    let (mut last, mut detours, mut overtaken) = (loaded.ended, 0, 0);
     for accepted in &loaded.accepted {
         let Some(life) = lives.get(&accepted.id) else { continue };
         detours += u64::from(life.detours);
+        overtaken += u64::from(life.was_overtaken());
         if let Some((at, _)) = life.succeeded {
             latencies.push(at.duration_since(accepted.began));
             last = last.max(at);
@@ -131,6 +134,7 @@ async fn judged(
         used,
         refused: loaded.refused,
         detours,
+        overtaken,
         gaps: evidence.gaps(),
     })
 }
@@ -140,5 +144,16 @@ pub fn plain(round: u32, began: Instant, ended: Instant, mut latencies: Vec<Dura
     latencies.sort_unstable();
     let time = ended.duration_since(began);
     let payouts = latencies.len() as u64;
-    Run { round, payouts, time, accepting: time, latencies, used, refused: 0, detours: 0, gaps: Vec::new() }
+    Run {
+        round,
+        payouts,
+        time,
+        accepting: time,
+        latencies,
+        used,
+        refused: 0,
+        detours: 0,
+        overtaken: 0,
+        gaps: Vec::new(),
+    }
 }

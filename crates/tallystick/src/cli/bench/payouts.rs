@@ -72,6 +72,10 @@ pub struct Args {
     /// How much that varies, as a part of itself
     #[arg(long, default_value_t = 0.3, value_name = "PART")]
     bank_spread: f64,
+    /// How long after taking a payout on the bank pays it and tells so [default: its latency, so that its answer comes
+    /// first]
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    settles_after: Option<Duration>,
     /// Seed of the bank's chance
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
@@ -178,7 +182,13 @@ impl Args {
     }
 
     fn manner(&self) -> Manner {
-        Manner { latency: self.bank_latency, spread: self.bank_spread, webhooks: true, seed: self.seed }
+        Manner {
+            latency: self.bank_latency,
+            spread: self.bank_spread,
+            settles_after: self.settles_after.unwrap_or(self.bank_latency),
+            webhooks: true,
+            seed: self.seed,
+        }
     }
 
     /// What one account needs for all runs, some more included.
@@ -194,7 +204,8 @@ impl Args {
         json!({
             "payouts": self.payouts, "runs": self.runs, "accounts": self.accounts, "clients": self.clients,
             "in_flight": self.in_flight, "rate": self.rate, "bank_latency_ms": super::stats::millis(self.bank_latency),
-            "bank_spread": self.bank_spread, "bank_acknowledges": "async", "seed": self.seed,
+            "bank_spread": self.bank_spread,
+            "settles_after_ms": super::stats::millis(self.manner().settles_after), "bank_acknowledges": "async", "seed": self.seed,
             "commit_latency_ms": self.commit_latency.map(super::stats::millis), "one_processor": self.one_processor,
             "baseline_payouts": self.baseline_payouts, "baseline_workers": WORKERS, "fault": self.fault,
             "server": changes.server, "postgres": changes.postgres,

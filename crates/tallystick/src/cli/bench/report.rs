@@ -390,6 +390,7 @@ fn of_run(series: &str, run: &Run) -> Value {
     members.insert("batches".into(), json!(run.used.batches));
     members.insert("refused".into(), json!(run.refused));
     members.insert("detours".into(), json!(run.detours));
+    members.insert("overtaken".into(), json!(run.overtaken));
     members.insert("missing".into(), json!(run.gaps));
     Value::Object(members)
 }

@@ -4,6 +4,8 @@
 //! also a check: a story that does not go as it must ends with exit code 1.
 
 mod incident;
+mod payouts;
+mod story;
 
 use std::path::Path;
 
@@ -13,9 +15,9 @@ use super::dev::client::Client;
 use super::dev::info::DevInfo;
 use super::dev::{Dev, Place};
 use super::serve::Signals;
-use super::{CliError, Exit};
+use super::{CliError, Exit, verify};
 
-/// Play a story: what goes wrong between a shop and its gateway, and what comes of it.
+/// Play a story: what goes wrong between a shop, its gateway and its bank, and what comes of it.
 ///
 /// Uses the `dev` that runs in the data folder, or starts one. Each step shows the API's answer and the proof from the
 /// gateway's own book.
@@ -34,7 +36,7 @@ pub struct Args {
 /// The stories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Story {
-    /// A charge whose reply is lost, and the second click on Pay
+    /// A charge whose reply is lost, the second click on Pay, and payouts that the bank pays and rejects
     Incident,
 }
 
@@ -74,6 +76,19 @@ async fn own(dev: &mut Dev, args: &Args) -> Result<Exit, CliError> {
 
 async fn play(story: Story, info: &DevInfo, folder: &Path) -> Result<Exit, CliError> {
     match story {
-        Story::Incident => incident::play(&Client::new(info)?, folder).await,
+        Story::Incident => incident(&Client::new(info)?, folder).await,
     }
+}
+
+/// Money in that is in doubt, then money out, then the proof of all of it.
+async fn incident(client: &Client, folder: &Path) -> Result<Exit, CliError> {
+    let mut story = story::Story::new(client);
+    let run = hex::encode(rand::random::<[u8; 3]>());
+    incident::play(&mut story, &run).await?;
+    payouts::play(&mut story, &run).await?;
+    story.step("Proof. Every promise is checked, our books against the gateway's:");
+    let exit = verify::run(&verify::Args::of_folder(folder)).await?;
+    println!("\nOne order, two clicks, one lost reply: one charge. Two payouts: one paid once, one undone.");
+    println!("Every move of money has its journal, and nobody guessed.");
+    Ok(exit)
 }

@@ -14,6 +14,11 @@ use crate::cli::CliError;
 const DEADLINE: Duration = Duration::from_secs(40);
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
+/// Where payments are made.
+pub const PAYMENTS: &str = "/api/v1/payments";
+/// Where payouts are made.
+pub const PAYOUTS: &str = "/api/v1/payouts";
+
 /// An HTTP client.
 ///
 /// # Errors
@@ -59,12 +64,12 @@ impl Client {
         &self.info
     }
 
-    /// Asks for a payment under an Idempotency-Key.
+    /// Asks for something to be made, under an Idempotency-Key.
     ///
     /// # Errors
     /// [`CliError::Away`] without an answer.
-    pub async fn pay(&self, idempotency_key: &str, body: &Value) -> Result<Reply, CliError> {
-        let request = self.http.request(Method::POST, format!("{}/api/v1/payments", self.info.api_url));
+    pub async fn post(&self, path: &str, idempotency_key: &str, body: &Value) -> Result<Reply, CliError> {
+        let request = self.http.request(Method::POST, format!("{}{path}", self.info.api_url));
         let request =
             request.header("X-API-Key", &self.info.api_key).header("Idempotency-Key", idempotency_key);
         self.send(request.json(body)).await
@@ -100,20 +105,27 @@ impl Client {
         Ok(String::from_utf8_lossy(&reply.received.body).into_owned())
     }
 
-    /// Waits until a payment has one of the statuses, and gives it as it then is.
+    /// Waits until a payment or payout has one of the statuses, and gives it as it then is. `route` is [`PAYMENTS`] or
+    /// [`PAYOUTS`].
     ///
     /// # Errors
     /// [`CliError::TimedOut`] when it has none of them in time.
-    pub async fn until(&self, id: &str, statuses: &[&str], patience: Duration) -> Result<Value, CliError> {
+    pub async fn until(
+        &self,
+        route: &str,
+        id: &str,
+        statuses: &[&str],
+        patience: Duration,
+    ) -> Result<Value, CliError> {
         let deadline = Instant::now() + patience;
         loop {
-            let payment = self.get(&format!("/api/v1/payments/{id}")).await?;
-            let status = text(&payment, "status");
+            let object = self.get(&format!("{route}/{id}")).await?;
+            let status = text(&object, "status");
             if statuses.contains(&status) {
-                return Ok(payment);
+                return Ok(object);
             }
             if Instant::now() >= deadline {
-                return Err(CliError::TimedOut(format!("payment {id} is still {status} after {patience:?}")));
+                return Err(CliError::TimedOut(format!("{route}/{id} is still {status} after {patience:?}")));
             }
             tokio::time::sleep(ASK_EVERY).await;
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::client::{Client, text};
+use super::client::{Client, PAYMENTS, text};
 use super::info::DevInfo;
 use crate::cli::{CliError, Exit, verify};
 
@@ -17,7 +17,7 @@ pub async fn run(info: &DevInfo, folder: &Path, json: bool) -> Result<Exit, CliE
     let client = Client::new(info)?;
     let body = json!({"amount": "100.00", "currency": "EUR", "description": "dev --once", "payment_method": "tok_ok"});
     let key = hex::encode(rand::random::<[u8; 8]>());
-    let reply = client.pay(&key, &body).await?;
+    let reply = client.post(PAYMENTS, &key, &body).await?;
     if reply.status != 202 {
         return Err(CliError::Broken(format!(
             "a payment was answered {} instead of 202: {}",
@@ -26,7 +26,8 @@ pub async fn run(info: &DevInfo, folder: &Path, json: bool) -> Result<Exit, CliE
     }
     let id = text(&reply.body, "payment_id").to_owned();
     eprintln!("tallystick dev: payment {id} of 100.00 EUR is {}", text(&reply.body, "status"));
-    let payment = client.until(&id, &["succeeded", "failed", "canceled"], Duration::from_secs(30)).await?;
+    let payment =
+        client.until(PAYMENTS, &id, &["succeeded", "failed", "canceled"], Duration::from_secs(30)).await?;
     eprintln!("tallystick dev: payment {id} is {}", text(&payment, "status"));
     if text(&payment, "status") != "succeeded" {
         return Err(CliError::Broken(format!("the payment must have succeeded: {payment}")));

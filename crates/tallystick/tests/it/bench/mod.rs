@@ -53,8 +53,6 @@ fn figures_have_the_promised_form_and_nothing_is_left_behind() {
         "/result/per_second/median",
         "/result/per_second/min",
         "/result/per_second/max",
-        "/result/database_cpu_us",
-        "/result/commits_per_item",
         "/result/wal_bytes_per_item",
         "/result/latency_ms/p50",
         "/result/latency_ms/p99",
@@ -74,9 +72,11 @@ fn figures_have_the_promised_form_and_nothing_is_left_behind() {
     ] {
         assert!(number(path) > 0.0, "{path} in {json}");
     }
-    // Processor time comes in steps of 10 ms, so that of few payouts may be nothing.
-    for path in ["/result/worker_cpu_us", "/result/bank_cpu_us", "/result/load_cpu_us"] {
-        assert!(number(path) >= 0.0, "{path} in {json}");
+    // Of few payouts these may be nothing: processor time comes in steps of 10 ms, and what an idle server commits by
+    // itself is taken off the commits.
+    let small = ["worker_cpu_us", "database_cpu_us", "bank_cpu_us", "load_cpu_us", "commits_per_item"];
+    for path in small.map(|name| format!("/result/{name}")) {
+        assert!(number(&path) >= 0.0, "{path} in {json}");
     }
     assert_eq!(json["bench"], "payouts");
     assert_eq!(json["verify"], "ok");

@@ -1,5 +1,7 @@
 //! The command line's texts and exit codes, and documents that are made from the code.
 
+mod requeue;
+
 use std::path::{Path, PathBuf};
 
 use crate::dev::{ran, said};
@@ -97,6 +99,16 @@ fn wrong_use_is_exit_2_and_help_is_exit_0() {
         (&["tenants", "list"], 2),
         (&["tenants", "list", "--data-dir", "/nowhere"], 3),
         (&["verify", "--data-dir", "/nowhere"], 3),
+        (&["payouts"], 2),
+        (&["payouts", "list"], 2),
+        (&["payouts", "list", "--status", "gone"], 2),
+        (&["payouts", "list", "--limit", "0"], 2),
+        (&["payouts", "list", "--limit", "10001"], 2),
+        (&["payouts", "list", "--without-work", "--data-dir", "/nowhere"], 3),
+        (&["requeue"], 2),
+        (&["requeue", "not-an-id"], 2),
+        (&["requeue", "--without-work", "0198c5a0-5f3e-7cc1-9f57-2d1f0a4c8e11"], 2),
+        (&["requeue", "--without-work", "--data-dir", "/nowhere"], 3),
         (&["migrate"], 2),
         (&["bench"], 2),
         (&["bench", "payouts", "--payouts", "0"], 2),

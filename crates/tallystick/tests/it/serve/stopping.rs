@@ -4,6 +4,7 @@
 //! made by the one that is stopped.
 
 use std::process::{Child, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -22,7 +23,9 @@ pub struct Second {
 
 impl Second {
     pub async fn start(dev: &Dev, args: &[&str], env: &[(&str, &str)]) -> Self {
-        let log = dev.data.with_file_name("second.log");
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let log = dev.data.with_file_name(format!("second-{number}.log"));
         let file = std::fs::File::create(&log).expect("a log can be written");
         let mut command = tallystick(&["serve"]);
         let info = dev.info();

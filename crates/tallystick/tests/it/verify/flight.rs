@@ -1,5 +1,6 @@
 //! Work in flight is never a violation.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use tallystick_ledger::AccountKind;
@@ -29,30 +30,43 @@ async fn payouts(running: &Running, tenant: TenantId, end: Instant) -> usize {
         let key = Uuid::now_v7().to_string();
         running.engine.create_payout(tenant, &key, request).await.expect("created").id
     };
-    let mut made = 0;
-    let mut to_settle = Vec::new();
-    let mut to_return = Vec::new();
+    let (mut made, mut acknowledged, mut paid) = (0, VecDeque::new(), VecDeque::new());
     while Instant::now() < end {
         send(empty, "approve").await;
         send(wages, "decline").await;
         send(wages, "lose").await;
-        to_settle.push(send(wages, "accept").await);
-        to_return.push(send(wages, "approve").await);
+        acknowledged.push_back(send(wages, "accept").await);
+        paid.push_back(send(wages, "approve").await);
         made += 5;
-        if let Some(id) = to_settle.pop() {
+        if let Some(id) = reached(running, tenant, &mut acknowledged, PayoutStatus::Processing).await {
             running.gateway.pays(id, AMOUNT);
             running.webhook(&format!("paid {id}"), &told("settled", id, AMOUNT)).await;
         }
-        // Those that were paid a moment ago.
-        if to_return.len() > 5 {
-            let id = to_return.remove(0);
-            if running.payout(tenant, id).await.status == PayoutStatus::Succeeded {
-                running.gateway.returns(id);
-                running.webhook(&format!("back {id}"), &told("returned", id, AMOUNT)).await;
-            }
+        if let Some(id) = reached(running, tenant, &mut paid, PayoutStatus::Succeeded).await {
+            running.gateway.returns(id);
+            running.webhook(&format!("back {id}"), &told("returned", id, AMOUNT)).await;
         }
     }
+    for id in acknowledged {
+        until("it is acknowledged", async || {
+            (running.payout(tenant, id).await.status == PayoutStatus::Processing).then_some(())
+        })
+        .await;
+        running.gateway.pays(id, AMOUNT);
+        running.webhook(&format!("paid {id}"), &told("settled", id, AMOUNT)).await;
+    }
     made
+}
+
+/// Takes the oldest of these payouts once it is in a status: the bank says nothing about what it was not sent.
+async fn reached(
+    running: &Running,
+    tenant: TenantId,
+    waiting: &mut VecDeque<Uuid>,
+    status: PayoutStatus,
+) -> Option<Uuid> {
+    let oldest = *waiting.front()?;
+    (running.payout(tenant, oldest).await.status == status).then(|| waiting.pop_front())?
 }
 
 /// Payments without a pause until `end`: approved, declined, lost, and second clicks of paid orders.

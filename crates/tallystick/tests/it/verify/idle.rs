@@ -1,9 +1,8 @@
 //! What is open, and what only looks so.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use sqlx::PgConnection;
 use tallystick_payments::idle::{self, Open};
 use tallystick_payments::verify::Status;
 use tallystick_runner::Shutdown;
@@ -12,6 +11,7 @@ use uuid::Uuid;
 use super::book::{GatewayWithBook, sorted};
 use super::fixture::{Fixture, engine, exceptions, verified};
 use super::plant::{known, plant};
+use crate::support::until;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -131,21 +131,15 @@ async fn rows_that_are_made_again_are_the_work_that_is_demanded() {
     let open =
         "SELECT count(*) FROM payments.dispatch d JOIN payments.operation o USING (operation_id, kind)";
     let all = i64::try_from(fixture.open().len() + ["amount", "odd payout"].len()).unwrap();
-    let mut admin = copy.admin().await;
-    loop_until(&mut admin, open, all).await;
+    until("every row is there again", async || {
+        let found: i64 = sqlx::query_scalar(open).fetch_one(&mut copy.admin().await).await.unwrap();
+        (found == all).then_some(())
+    })
+    .await;
     shutdown.begin();
     shutdown.finished().await;
     pool.pool().close().await;
     assert_eq!(exceptions(&verified(&copy, Some(&fixture.book())).await), known(&fixture));
-}
-
-/// Asks until the query gives this number.
-async fn loop_until(admin: &mut PgConnection, query: &'static str, wanted: i64) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while sqlx::query_scalar::<_, i64>(query).fetch_one(&mut *admin).await.unwrap() != wanted {
-        assert!(Instant::now() < end, "never {wanted}: {query}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }
 
 #[tokio::test]

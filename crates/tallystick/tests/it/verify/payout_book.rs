@@ -10,7 +10,7 @@ use tallystick_payments::verify::{self, Effect, EffectKind, Options, Status};
 use super::book::{PlainBook, expect, of, sorted};
 use super::fixture::{AMOUNT, Fixture, Running, exceptions, verified};
 use super::payout_fixture::{funded, told, wanted};
-use super::plant::{known, plant};
+use super::plant::plant;
 use crate::support::until;
 
 #[tokio::test]
@@ -58,7 +58,8 @@ async fn payouts_that_the_book_does_not_have_or_has_otherwise() {
     let all = ["sent", "lost payout", "their payout", "back"];
     let ids = all.map(|name| fixture.id(name));
     let wrong = ["{sent}", "{lost payout}", "{their payout}", "{back}"];
-    let none = |book: &mut Vec<Effect>| book.retain(|effect| !ids.iter().any(|id| effect.key == id.to_string()));
+    let none =
+        |book: &mut Vec<Effect>| book.retain(|effect| !ids.iter().any(|id| effect.key == id.to_string()));
     expect(&fixture, none, &[("I10", &wrong)]).await;
     let changes: [fn(&mut Effect); 2] = [|e| e.currency = "USD".into(), |e| e.reference = "another".into()];
     for change in changes {

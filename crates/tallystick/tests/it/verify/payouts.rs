@@ -125,7 +125,8 @@ async fn debits_that_do_not_stand_where_the_status_is() {
     expect(&fixture, &settled.concat(), &[("I7", &["{banked}", "{gone}", "{waiting}"])]).await;
     // Undone, but as if both were for good.
     let settled = ["refused", "stopped"].map(|name| {
-        said(name, "payout_debited", "failed", "settled") + &said(name, "payout_reversed", "failed", "settled")
+        said(name, "payout_debited", "failed", "settled")
+            + &said(name, "payout_reversed", "failed", "settled")
     });
     expect(&fixture, &settled.concat(), &[("I7", &["{refused}", "{stopped}"])]).await;
     // A debit that failed without its reversal leaves a sum behind as well.
@@ -226,7 +227,7 @@ async fn open_payouts_without_work_of_their_kind() {
 #[tokio::test]
 async fn two_active_payouts_of_one_reference() {
     let fixture = Fixture::new().await;
-    let free = "ALTER TABLE payments.payout DROP CONSTRAINT payout_tenant_id_active_reference_key;";
+    let free = "DROP INDEX payments.payout_active_reference;";
     let again = |name: &str, reference: &str| {
         format!(
             "{free} UPDATE payments.payout SET reference = '{reference}', active_reference = '{reference}' WHERE payout_id = '{{{name}}}'"

@@ -29,6 +29,7 @@ fn run(round: u32, seconds: u64) -> Run {
         used,
         refused: 0,
         detours: 0,
+        overtaken: 0,
         gaps: Vec::new(),
     }
 }
