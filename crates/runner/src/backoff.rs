@@ -70,6 +70,7 @@ mod tests {
         for tries in 1..50 {
             assert!(b.full_jitter(tries) <= b.plain(tries));
             assert!((b.plain(tries) / 2..=b.plain(tries)).contains(&b.half_jitter(tries)));
+            assert!((b.plain(tries)..=b.plain(tries) * 6 / 5).contains(&b.no_sooner(tries)));
         }
     }
 }

@@ -289,6 +289,15 @@ mod tests {
     }
 
     #[test]
+    fn an_acknowledgement_is_not_asked_about_before_its_time() {
+        let news = News::Fact(Fact::Acknowledged { reference: None });
+        for _ in 0..100 {
+            let (wait, cleared) = after(&news, Progress::Acknowledged, true, 0);
+            assert!(wait >= Settings::default().status_check_after && !cleared, "{wait:?}");
+        }
+    }
+
+    #[test]
     fn retry_after_is_honoured() {
         let news = News::NotSent { retry_after: Some(Duration::from_secs(90)) };
         assert_eq!(after(&news, Progress::Unsent, false, 0).0, Duration::from_secs(90));

@@ -86,6 +86,7 @@ async fn reschedule(
     let mut recorded = Recorded::default();
     let mut done = BTreeSet::new();
     let mut postponed: HashMap<Uuid, Postpone> = HashMap::new();
+    let advanced: BTreeSet<Uuid> = written.moved.iter().filter_map(Moved::status_of).collect();
     for item in items {
         let Some(dispatch) = open.get(&item.operation.id) else {
             recorded.leases_lost += u64::from(item.fence.is_some());
@@ -94,7 +95,9 @@ async fn reschedule(
         let Some(operation) = written.rows.get(&item.operation.id) else { continue };
         let held = item.fence == Some(dispatch.fence);
         recorded.leases_lost += u64::from(item.fence.is_some() && !held);
-        match next(inner, item, dispatch, operation) {
+        // Counted are results without progress: after a move the waits begin again.
+        let tries = if advanced.contains(&item.operation.id) { 0 } else { dispatch.tries };
+        match next(inner, item, dispatch, tries, operation) {
             Next::Done => {
                 done.insert(item.operation.id);
             }
@@ -113,13 +116,13 @@ async fn reschedule(
     Ok(recorded)
 }
 
-fn next(inner: &Inner, item: &Item, dispatch: &DispatchRow, operation: &Operation) -> Next {
+fn next(inner: &Inner, item: &Item, dispatch: &DispatchRow, tries: i32, operation: &Operation) -> Next {
     decide::next(
         &item.news,
         operation.progress(),
         operation.awaits_person(),
         dispatch.cleared,
-        dispatch.tries,
+        tries,
         &inner.settings,
     )
 }

@@ -84,6 +84,16 @@ pub(crate) enum Moved {
     Break { operation: OperationId, id: Uuid, kind: &'static str },
 }
 
+impl Moved {
+    /// The operation whose status moved.
+    pub(crate) fn status_of(&self) -> Option<Uuid> {
+        match self {
+            Self::Status { operation, .. } => Some(operation.id),
+            Self::Break { .. } => None,
+        }
+    }
+}
+
 /// Logs and counts. Called after the commit: a transaction that is run again or rolled back moved nothing.
 pub(crate) fn log(moved: &[Moved]) {
     for one in moved {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use sqlx::PgPool;
+use sqlx::{Connection as _, PgConnection, PgPool};
 use tallystick_gateway::Replay;
 use tallystick_ledger::{AccountKind, Direction, JournalStatus};
 use tallystick_payments::Settings;
@@ -371,5 +371,60 @@ async fn a_bank_that_is_away_costs_one_debit(pool: PgPool) {
     becomes(&world, &process, id, Succeeded).await;
     assert_eq!(world.gateway.effects(&id.to_string()).len(), 1);
     assert_eq!(balance(&world, &process, account).await, (50, 0));
+    process.stop().await;
+}
+
+/// Somebody has waited too long for a lock, and waits for it again.
+async fn waits_again(world: &World) {
+    let since =
+        "SELECT coalesce(max(extract(epoch FROM xact_start) * 1000000)::bigint, 0) FROM pg_stat_activity
+                  WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let first = std::cell::Cell::new(0);
+    until("a lock is waited for", async || {
+        first.set(world.number(since).await);
+        first.get() > 0
+    })
+    .await;
+    until("it is waited for again", async || world.number(since).await > first.get()).await;
+}
+
+/// A lock that was waited for too long says nothing about the bank: claim and record are tried again by themselves, and
+/// the payout is debited once, sent once, and never failed.
+#[sqlx::test(migrations = false)]
+async fn lock_waits_are_tried_again_by_themselves(pool: PgPool) {
+    let world = world(pool).await;
+    let patient =
+        Settings { gateway_timeout: Duration::from_secs(20), lease: Duration::from_secs(41), ..quick() };
+    let process = world.process_with(patient).await;
+    let account = funded(&world, &process, 1_000).await;
+    let hold = async |row: String| {
+        let mut held = PgConnection::connect(world.url()).await.unwrap();
+        sqlx::raw_sql(sqlx::AssertSqlSafe(format!("BEGIN; {row}"))).execute(&mut held).await.unwrap();
+        held
+    };
+    let held = hold(format!("SELECT 1 FROM ledger.account WHERE account_id = '{account}' FOR UPDATE")).await;
+    let claimed = pay_out(&world, &process, account, "ok", 100).await;
+    waits_again(&world).await;
+    assert_eq!(world.gateway.submits(&claimed.to_string()), 0, "not sent before it is debited");
+    held.close().await.unwrap();
+    becomes(&world, &process, claimed, Succeeded).await;
+
+    let recorded = pay_out(&world, &process, account, "gated", 100).await;
+    until("the call is under way", async || world.gateway.waiting.load(Ordering::SeqCst) == 1).await;
+    let held = hold(format!("SELECT 1 FROM payments.payout WHERE payout_id = '{recorded}' FOR UPDATE")).await;
+    world.gateway.gate.add_permits(1);
+    waits_again(&world).await;
+    held.close().await.unwrap();
+    becomes(&world, &process, recorded, Succeeded).await;
+    for id in [claimed, recorded] {
+        let history = process.engine.history(id.0).await.unwrap();
+        assert_eq!(history.iter().map(|h| h.status.as_str()).collect::<Vec<_>>(), ["pending", "succeeded"]);
+        assert_eq!(world.gateway.submits(&id.to_string()), 1);
+        assert_eq!(
+            journals(&world, &process, id).await,
+            named(&[("payout_debited", JournalStatus::Settled)])
+        );
+    }
+    assert_eq!(balance(&world, &process, account).await, (800, 0));
     process.stop().await;
 }

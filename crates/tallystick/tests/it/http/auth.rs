@@ -1,10 +1,10 @@
 //! Who may do what, and what one tenant learns about another: nothing.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tallystick_payments::tenants::{self, Scope};
 use uuid::Uuid;
 
-use super::{order, with};
+use super::{order, payout, said, with};
 use crate::support::client::Reply;
 use crate::support::server::Server;
 use crate::support::until;
@@ -43,6 +43,8 @@ async fn one_valid_key_is_needed() {
     refused(&call.clone().header("Authorization", format!("Basic {key}")).send().await);
     refused(&s.client.get(&format!("/api/v1/payments?api_key={key}")).without("X-API-Key").send().await);
     refused(&s.client.pay(&order(100)).key("wrong").send().await);
+    refused(&s.client.pay_out(&payout(&Uuid::nil().to_string(), 5)).key("wrong").send().await);
+    refused(&s.client.get("/api/v1/payouts").without("X-API-Key").send().await);
     call.clone().header("Authorization", format!("Bearer {key}")).send().await.is(200);
     call.header("authorization", format!("bearer {key}")).send().await.is(200);
     assert_eq!(s.db.rows().await, before);
@@ -77,15 +79,12 @@ async fn a_revoked_key_ends_and_another_goes_on() {
     call.send().await.is(200);
 }
 
-/// What a problem says, without the request's id.
-fn said(reply: &Reply) -> Value {
-    with(reply.json(), json!({"request_id": null}))
-}
-
 #[tokio::test]
 async fn another_tenants_things_read_like_things_that_never_were() {
     let s = Server::start().await;
     let payment = s.client.pay(&order(100)).send().await.text("payment_id");
+    let source = s.client.funded("EUR", 100).await;
+    let paid_out = s.client.pay_out(&payout(&source, 5)).send().await.text("payout_id");
     let account = |client: &crate::support::client::Client| {
         client.post("/api/v1/accounts", &json!({"name": "a", "kind": "asset", "currency": "EUR"}))
     };
@@ -104,6 +103,8 @@ async fn another_tenants_things_read_like_things_that_never_were() {
     for (path, id) in [
         ("/api/v1/payments/{id}", &payment),
         ("/api/v1/payments/{id}?expand=history,journals,events", &payment),
+        ("/api/v1/payouts/{id}", &paid_out),
+        ("/api/v1/payouts/{id}?expand=history,attempts,journals,events", &paid_out),
         ("/api/v1/accounts/{id}", &mine),
         ("/api/v1/accounts/{id}/entries", &mine),
         ("/api/v1/accounts/{id}/balance", &mine),
@@ -127,9 +128,21 @@ async fn another_tenants_things_read_like_things_that_never_were() {
     foreign.refused(404, "not_found");
     assert_eq!(foreign.fields(), ["/entries/1/account_id"]);
     assert_eq!(said(&foreign), said(&nothing));
+    let foreign = s.other.pay_out(&payout(&source, 5)).send().await;
+    let nothing = s.other.pay_out(&payout(&random, 5)).send().await;
+    assert_eq!(foreign.refused(404, "not_found").fields(), ["/account_id"]);
+    assert_eq!(said(&foreign), said(&nothing));
+    // A currency or kind that does not fit tells no more about it.
+    let odd = s.other.pay_out(&with(payout(&mine, 5), json!({"currency": "USD"}))).send().await;
+    assert_eq!(said(&odd), said(&nothing));
     assert_eq!(s.db.rows().await, before);
 
-    for list in ["/api/v1/payments", "/api/v1/payments?order_id=x"] {
+    for list in [
+        "/api/v1/payments",
+        "/api/v1/payments?order_id=x",
+        "/api/v1/payouts",
+        &format!("/api/v1/payouts?account_id={source}"),
+    ] {
         assert_eq!(s.other.get(list).send().await.is(200).json()["data"], json!([]));
     }
     let accounts = s.other.get("/api/v1/accounts").send().await.json();
@@ -156,6 +169,20 @@ async fn nothing_can_be_assigned_from_outside() {
         let reply = s.client.pay(&with(order(100), json!({field: "x"}))).send().await;
         reply.invalid(&format!("/{field}"));
         assert_eq!(reply.json()["errors"][0]["rule"], "unknown_field");
+    }
+    for field in [
+        "status",
+        "payout_id",
+        "batch_id",
+        "failure",
+        "gateway_reference",
+        "tenant_id",
+        "version",
+        "order_id",
+    ] {
+        let body = with(payout(&Uuid::now_v7().to_string(), 5), json!({field: "x"}));
+        let reply = s.client.pay_out(&body).send().await;
+        assert_eq!(reply.invalid(&format!("/{field}")).json()["errors"][0]["rule"], "unknown_field");
     }
     let account = json!({"name": "a", "kind": "asset", "currency": "EUR", "tenant_id": Uuid::nil()});
     s.client.post("/api/v1/accounts", &account).send().await.invalid("/tenant_id");

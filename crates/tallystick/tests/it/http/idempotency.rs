@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::{order, with};
+use super::{order, payout, with};
 use crate::support::server::{Server, Wanted};
 use crate::support::until;
 
@@ -56,6 +56,96 @@ async fn c017_same_key_other_request() {
     );
     s.client.pay(&order(100)).idem("k").send().await.is(200);
     assert_eq!(s.gateway.effects(&first.text("payment_id")), s.gateway.all_effects());
+}
+
+/// Twins of a payout make one, debited and sent once, and all get the same bytes.
+#[tokio::test]
+async fn fifty_twins_make_one_payout_with_equal_bodies() {
+    let s = Server::start().await;
+    let account = s.client.funded("EUR", 1_000).await;
+    let call = s.client.pay_out(&payout(&account, 100)).idem("twins");
+    let replies = join_all((0..50).map(|_| call.send())).await;
+    assert_eq!(replies.iter().filter(|r| r.status == 202).count(), 1);
+    let repeats =
+        replies.iter().filter(|r| r.status == 200 && r.header("idempotency-replayed") == Some("true"));
+    assert_eq!(repeats.count(), 49);
+    assert!(
+        replies
+            .iter()
+            .all(|r| r.body == replies[0].body && r.header("location") == replies[0].header("location"))
+    );
+    let id = replies[0].text("payout_id");
+    s.client.payout_in(&id, "succeeded").await;
+    assert_eq!((s.db.rows().await["payments.payout"], s.gateway.effects(&id)), (1, 1));
+    assert_eq!(s.client.balance(&account).await["balance_minor"], json!(900));
+    // Whatever came since: the bytes of the creation, under each spelling of the request.
+    let again = call.send().await;
+    assert_eq!((again.status, &again.body, again.text("status")), (200, &replies[0].body, "pending".into()));
+    let spelled = format!(
+        "{{ \"currency\":\"\\u0045UR\", \"reference\":null, \"amount\":\"1.00\", \"destination\":\"approve\",\n \"account_id\":\"{}\"}}",
+        account.to_uppercase()
+    );
+    let spelled = s.client.post_raw("/api/v1/payouts", spelled).idem("twins").send().await;
+    assert_eq!((spelled.status, &spelled.body), (200, &replies[0].body));
+}
+
+#[tokio::test]
+async fn same_key_with_another_payout_names_the_field() {
+    let s = Server::start().await;
+    let (account, second, dollars) = (
+        s.client.funded("EUR", 1_000).await,
+        s.client.funded("EUR", 1_000).await,
+        s.client.funded("USD", 1_000).await,
+    );
+    let first = payout(&account, 100);
+    let id = s.client.pay_out(&first).idem("k").send().await.is(202).text("payout_id");
+    let before = s.db.rows().await;
+    for (change, fields) in [
+        (json!({"account_id": second}), &["/account_id"][..]),
+        (json!({"destination": "decline"}), &["/destination"]),
+        (json!({"amount_minor": 101}), &["/amount_minor"]),
+        (json!({"account_id": dollars, "currency": "USD"}), &["/account_id", "/currency"]),
+        (json!({"reference": "r"}), &["/reference"]),
+        (json!({"description": "new"}), &["/description"]),
+        (json!({"metadata": {"a": 1}}), &["/metadata"]),
+        (json!({"webhook_url": "https://shop.example/"}), &["/webhook_url"]),
+    ] {
+        let reply = s.client.pay_out(&with(first.clone(), change)).idem("k").send().await;
+        reply.refused(409, "idempotency_mismatch");
+        assert_eq!(reply.fields(), fields, "{reply:?}");
+    }
+    let rows = s.db.rows().await;
+    for table in ["payments.payout", "payments.idempotency"] {
+        assert_eq!(rows[table], before[table], "{table}");
+    }
+    s.client.pay_out(&first).idem("k").send().await.is(200);
+    // The key of a payment is another key, and so is another tenant's.
+    s.client.pay(&order(100)).idem("k").send().await.is(202);
+    let theirs = s.other.funded("EUR", 1_000).await;
+    let foreign = s.other.pay_out(&payout(&theirs, 100)).idem("k").send().await;
+    assert_ne!(foreign.is(202).text("payout_id"), id);
+}
+
+/// Refused payouts do not use up their key, and none is made without one.
+#[tokio::test]
+async fn refused_payouts_do_not_burn_the_key() {
+    let s = Server::start().await;
+    let (account, theirs) = (s.client.funded("EUR", 100).await, s.other.funded("EUR", 100).await);
+    let before = s.db.rows().await;
+    for (change, status) in [
+        (json!({"currency": "eur"}), 422),
+        (json!({"currency": "USD"}), 422),
+        (json!({"account_id": theirs}), 404),
+        (json!({"gateway": "nowhere"}), 422),
+        (json!({"destination": "4111 1111 1111 1111"}), 422),
+    ] {
+        s.client.pay_out(&with(payout(&account, 5), change)).idem("k").send().await.is(status);
+    }
+    let missing = s.client.pay_out(&payout(&account, 5)).without("Idempotency-Key").send().await;
+    assert_eq!(missing.refused(422, "missing_idempotency_key").fields(), ["header:Idempotency-Key"]);
+    assert_eq!(s.db.rows().await, before);
+    let good = s.client.pay_out(&payout(&account, 5)).idem("k").send().await;
+    assert_eq!((good.status, good.header("idempotency-replayed")), (202, None));
 }
 
 /// C018: a key belongs to its route; another path under the same route is another request.

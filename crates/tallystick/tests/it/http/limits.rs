@@ -7,7 +7,7 @@ use serde_json::json;
 use tallystick::http::HttpSettings;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{order, with};
+use super::{order, payout, with};
 use crate::support::client::Reply;
 use crate::support::server::{Server, Wanted};
 use crate::support::until;
@@ -73,10 +73,32 @@ async fn a_request_that_takes_too_long_is_told_so_and_still_happens_once() {
     assert_eq!(s.gateway.all_effects(), 1);
 }
 
+/// A payout that took too long is one payout, whoever repeats it: debited and sent once.
+#[tokio::test]
+async fn a_payout_that_takes_too_long_still_happens_once() {
+    let s = Server::with(wanted(HttpSettings {
+        request_timeout: Duration::from_millis(300),
+        ..HttpSettings::default()
+    }))
+    .await;
+    let account = s.client.funded("EUR", 100).await;
+    let held = s.db.hold("payments.payout").await;
+    let call = s.client.pay_out(&payout(&account, 60)).idem("slow");
+    call.send().await.refused(503, "unavailable");
+    held.release().await;
+    let again =
+        until("the answer to the repeat", async || Some(call.send().await).filter(|r| r.status != 503)).await;
+    assert!(matches!(again.status, 200 | 202), "{again:?}");
+    let id = again.text("payout_id");
+    s.client.payout_in(&id, "succeeded").await;
+    assert_eq!((s.db.rows().await["payments.payout"], s.gateway.all_effects()), (1, 1));
+    assert_eq!(s.client.balance(&account).await["balance_minor"], json!(40));
+}
+
 #[tokio::test]
 async fn waiting_ends_before_the_requests_time_does() {
     let s = Server::with(wanted(HttpSettings {
-        request_timeout: Duration::from_millis(700),
+        request_timeout: Duration::from_secs(3),
         ..HttpSettings::default()
     }))
     .await;
@@ -110,6 +132,9 @@ async fn the_answer_to_a_large_body_arrives() {
         let body = with(order(100), json!({"description": "x".repeat(size)}));
         s.client.pay(&body).send().await.refused(413, "body_too_large");
         s.client.pay(&body).key("wrong").send().await.refused(401, "unauthenticated");
+        let out =
+            with(payout("0198c5a0-5f3e-7cc1-9f57-2d1f0a4c8e11", 5), json!({"description": "x".repeat(size)}));
+        s.client.pay_out(&out).send().await.refused(413, "body_too_large");
         s.client.pay(&body).without("Content-Type").send().await.refused(415, "unsupported_media_type");
         s.client.post("/nowhere", &body).send().await.refused(404, "not_found");
         s.client

@@ -10,14 +10,27 @@ mod limits;
 mod money;
 mod operation;
 mod payments;
+mod payouts;
 mod secrets;
 mod text;
 
 use serde_json::{Value, json};
 
+use crate::support::client::Reply;
+
 /// A request for a payment that the gateway approves.
 fn order(amount_minor: i64) -> Value {
     json!({"amount_minor": amount_minor, "currency": "EUR", "payment_method": "approve"})
+}
+
+/// A request for a payout that the bank pays.
+fn payout(account: &str, amount_minor: i64) -> Value {
+    json!({"account_id": account, "destination": "approve", "amount_minor": amount_minor, "currency": "EUR"})
+}
+
+/// What a problem says, without the request's id.
+fn said(reply: &Reply) -> Value {
+    with(reply.json(), json!({"request_id": null}))
 }
 
 /// `base` with other or further members.

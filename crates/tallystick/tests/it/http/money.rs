@@ -190,3 +190,62 @@ async fn exactly_one_of_the_two_amounts() {
     s.client.pay(&json!({"currency": "EUR"})).send().await.invalid("/amount");
     minor(&s, "null").await.invalid("/amount_minor");
 }
+
+/// Amounts of payouts are read by the same rules, and come through to journals, events and the account exactly.
+#[tokio::test]
+async fn payouts_read_amounts_as_exactly() {
+    let s = Server::start().await;
+    let out = |account: &str, amount: Value, currency: &str| {
+        s.client.pay_out(
+            &json!({"account_id": account, "destination": "approve", "amount": amount, "currency": currency}),
+        )
+    };
+    for (amount, currency, minor) in [
+        ("19.99", "EUR", 1999),
+        ("0.07", "EUR", 7),
+        ("9999999999999.99", "EUR", 999_999_999_999_999_i64),
+        ("450000", "VND", 450_000),
+        ("295.991", "KWD", 295_991),
+    ] {
+        let account = s.client.funded(currency, minor).await;
+        let created = out(&account, json!(amount), currency).send().await;
+        let shown = created.is(202).json();
+        assert_eq!((&shown["amount"], &shown["amount_minor"]), (&json!(amount), &json!(minor)));
+        let done = s.client.payout_in(&created.text("payout_id"), "succeeded").await;
+        for entry in done["journals"][0]["entries"].as_array().unwrap() {
+            assert_eq!(entry["amount_minor"], json!(minor));
+        }
+        for event in done["events"].as_array().unwrap() {
+            assert_eq!((&event["amount"], &event["amount_minor"]), (&json!(amount), &json!(minor)));
+        }
+        assert_eq!(s.client.balance(&account).await["balance_minor"], 0);
+    }
+    let accounts = [
+        s.client.funded("EUR", 100).await,
+        s.client.funded("JPY", 100).await,
+        s.client.funded("KWD", 100).await,
+    ];
+    let before = s.db.rows().await;
+    for amount in
+        ["1e3", "+1", " 1", "1,0", "NaN", "", "1.", ".5", "-1", "0", "0.00", "-0", "１", "10000000000000.01"]
+    {
+        out(&accounts[0], json!(amount), "EUR").send().await.invalid("/amount");
+    }
+    for (account, amount, currency) in
+        [(&accounts[0], "1.999", "EUR"), (&accounts[1], "1.0", "JPY"), (&accounts[2], "1.2345", "KWD")]
+    {
+        let reply = out(account, json!(amount), currency).send().await;
+        assert_eq!(reply.invalid("/amount").json()["errors"][0]["rule"], "max_decimals");
+    }
+    for amount in [json!(null), json!(10.5), json!([]), json!(true)] {
+        out(&accounts[0], amount, "EUR").send().await.invalid("/amount");
+    }
+    for amount in ["1e3", "1.0", "9223372036854775808", "1000000000000001", "-1", "0"] {
+        let body = format!(
+            r#"{{"account_id":"{}","destination":"approve","currency":"EUR","amount_minor":{amount}}}"#,
+            accounts[0]
+        );
+        s.client.post_raw("/api/v1/payouts", body).send().await.invalid("/amount_minor");
+    }
+    assert_eq!(s.db.rows().await, before);
+}

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{order, with};
+use super::{order, payout, with};
 use crate::support::logs::Logs;
 use crate::support::server::Server;
 
@@ -28,6 +28,72 @@ fn refused() -> Vec<(Value, &'static str)> {
         (json!({"metadata": {"deep": [[{"x": DIGITS}]]}}), "/metadata/deep/0/0/x"),
         (json!({"payment_method": DIGITS}), "/payment_method"),
     ]
+}
+
+/// The same for payouts.
+fn refused_of_payouts() -> Vec<(Value, &'static str)> {
+    let mut cases: Vec<_> = refused().into_iter().filter(|(_, field)| *field != "/payment_method").collect();
+    cases.push((json!({"destination": DIGITS}), "/destination"));
+    cases.push((json!({"destination": format!("card:{CARD}")}), "/destination"));
+    cases
+}
+
+#[tokio::test]
+async fn card_numbers_in_payouts_are_refused_never_echoed_and_never_logged() {
+    let logs = Logs::capture();
+    let s = Server::start().await;
+    let account = s.client.funded("EUR", 100).await;
+    let before = s.db.rows().await;
+    for (change, field) in refused_of_payouts() {
+        let reply = s.client.pay_out(&with(payout(&account, 5), change)).send().await;
+        reply.refused(422, "card_number_refused");
+        assert_eq!(reply.fields(), [field]);
+        assert!(!leaks(&format!("{reply:?}")), "{reply:?}");
+    }
+    let both = s.client.pay_out(&with(payout(&account, 0), json!({"destination": CARD}))).send().await;
+    both.refused(422, "card_number_refused");
+    let mut fields = both.fields();
+    fields.sort();
+    assert_eq!(fields, ["/amount_minor", "/destination"]);
+    for named in [json!({(DIGITS): 1}), json!({"account_id": DIGITS}), json!({"gateway": DIGITS})] {
+        let reply = s.client.pay_out(&with(payout(&account, 5), named)).send().await;
+        assert!(reply.status == 422 && !leaks(&format!("{reply:?}")), "{reply:?}");
+    }
+    for path in [
+        format!("/api/v1/payouts/{DIGITS}"),
+        format!("/api/v1/payouts?reference={DIGITS}"),
+        format!("/api/v1/payouts?account_id={DIGITS}&cursor={DIGITS}&status={DIGITS}&{DIGITS}=1"),
+    ] {
+        assert!(!leaks(&format!("{:?}", s.client.get(&path).send().await)), "{path}");
+    }
+    assert_eq!(s.db.rows().await, before);
+    assert!(!leaks(&s.db.dump().await), "stored");
+
+    // A reference is an id that others made: stored as what it is, and logged nowhere.
+    let odd = with(payout(&account, 5), json!({"reference": DIGITS}));
+    let id = s.client.pay_out(&odd).idem(DIGITS).send().await.is(202).text("payout_id");
+    s.client.payout_in(&id, "succeeded").await;
+    s.client
+        .pay_out(&with(odd.clone(), json!({"amount_minor": 6})))
+        .send()
+        .await
+        .refused(409, "order_conflict");
+    s.client
+        .pay_out(&with(odd, json!({"amount_minor": 6})))
+        .idem(DIGITS)
+        .send()
+        .await
+        .refused(409, "idempotency_mismatch");
+    for text in ["4111 1111 1111 1112", "00000000-4111-1111-1111-111111111111", "a4111111111111111"] {
+        let fits = json!({"destination": text, "description": text, "metadata": {"k": text}});
+        s.client.pay_out(&with(payout(&account, 1), fits)).send().await.is(202);
+    }
+    let text = logs.text();
+    assert!(text.contains("request answered"), "the log was captured");
+    assert!(!leaks(&text), "logged: {}", text.lines().find(|line| leaks(line)).unwrap_or_default());
+    for key in [&s.client.key, &s.operator.key, &s.other.key] {
+        assert!(!text.contains(key.as_str()), "an API key was logged");
+    }
 }
 
 #[tokio::test]

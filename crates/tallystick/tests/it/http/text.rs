@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{order, with};
+use super::{order, payout, with};
 use crate::support::client::Reply;
 use crate::support::server::Server;
 
@@ -146,6 +146,65 @@ async fn doubled_keys_are_refused_at_any_depth() {
     assert_eq!(s.db.rows().await, before);
 }
 
+/// What holds for the body of a payment holds for that of a payout.
+#[tokio::test]
+async fn bodies_of_payouts_are_read_as_strictly() {
+    let s = Server::start().await;
+    let account = s.client.funded("EUR", 100).await;
+    let before = s.db.rows().await;
+    let raw = async |body: &str| s.client.post_raw("/api/v1/payouts", body.as_bytes().to_vec()).send().await;
+    let member = |name: &str, json: &str| {
+        let known = format!(r#""account_id":"{account}","amount_minor":5,"currency":"EUR""#);
+        let destination = if name == "destination" { "" } else { r#""destination":"approve","# };
+        format!(r#"{{{destination}{known},"{name}":{json}}}"#)
+    };
+    for field in ["destination", "reference", "description", "gateway", "webhook_url"] {
+        raw(&member(field, r#""a\u0000b""#)).await.invalid(&format!("/{field}"));
+        raw(&member(field, r#""\ud800""#)).await.invalid(&format!("/{field}"));
+    }
+    raw(&member("metadata", r#"{"k":[{"x":"\u0000"}]}"#)).await.invalid("/metadata/k/0/x");
+    raw(&member("metadata", r#"{"a":{"b":[{"c":1,"c":1}]}}"#)).await.invalid("/metadata/a/b/0/c");
+    // Doubled fields, spelled in one way and in two.
+    for (name, json) in [
+        ("amount_minor", "900"),
+        ("account_id", "\"0198c5a0-5f3e-7cc1-9f57-2d1f0a4c8e11\""),
+        ("currency", "\"EUR\""),
+        (r"\u0061mount_minor", "900"),
+    ] {
+        let field = name.replace(r"\u0061", "a");
+        raw(&member(name, json)).await.invalid(&format!("/{field}"));
+    }
+    let unknown = raw(&member("order_id", "\"x\"")).await;
+    assert_eq!(unknown.invalid("/order_id").json()["errors"][0]["rule"], "unknown_field");
+    for body in ["{", "[", "", &format!("{} x", member("description", "\"x\"")), &"[".repeat(100_000)] {
+        raw(body).await.refused(400, "malformed_json");
+    }
+    for body in ["null", "[]", "7"] {
+        raw(body).await.invalid("");
+    }
+    let deep = format!("{}1{}", r#"{"a":"#.repeat(64), "}".repeat(64));
+    raw(&member("metadata", &deep)).await.refused(400, "malformed_json");
+    let call = s.client.pay_out(&payout(&account, 5)).without("Content-Type");
+    call.clone().send().await.refused(415, "unsupported_media_type");
+    call.header("Content-Type", "text/csv").send().await.refused(415, "unsupported_media_type");
+    assert_eq!(s.db.rows().await, before, "nothing was stored");
+
+    // What is taken comes back exactly, from the answer and from the database.
+    let odd = r#"{"__proto__":{"x":1},"big":12345678901234567890,"dec":1.10,"list":[[],{},""],"ünï":"👩‍👩‍👧‍👦"}"#;
+    let text = "a\u{202e}b '; DROP TABLE payout; -- \u{1f}\t👩‍👩‍👧‍👦";
+    let body =
+        with(payout(&account, 5), json!({"reference": text, "description": text, "destination": text}));
+    let body = with(body, json!({"metadata": serde_json::from_str::<Value>(odd).unwrap()}));
+    let created = s.client.pay_out(&body).send().await;
+    let read = s.client.payout(&created.is(202).text("payout_id")).await;
+    for shown in [&created.json(), &read] {
+        for field in ["reference", "description", "destination"] {
+            assert_eq!(shown[field], json!(text), "{field}");
+        }
+        assert_eq!(shown["metadata"].to_string(), body["metadata"].to_string());
+    }
+}
+
 /// Texts that break other systems are text.
 #[tokio::test]
 async fn texts_come_back_exactly() {
@@ -191,8 +250,10 @@ async fn texts_come_back_exactly() {
 #[tokio::test]
 async fn webhook_urls_are_plain() {
     let s = Server::start().await;
+    let account = s.client.funded("EUR", 100).await;
     for url in ["https://shop.example/hook?x=1", "http://127.0.0.1:9/hook"] {
         s.client.pay(&with(order(100), json!({"webhook_url": url}))).send().await.is(202);
+        s.client.pay_out(&with(payout(&account, 1), json!({"webhook_url": url}))).send().await.is(202);
     }
     let long = format!("https://shop.example/{}", "x".repeat(2048));
     for url in [
@@ -212,5 +273,10 @@ async fn webhook_urls_are_plain() {
         &long,
     ] {
         s.client.pay(&with(order(100), json!({"webhook_url": url}))).send().await.invalid("/webhook_url");
+        s.client
+            .pay_out(&with(payout(&account, 1), json!({"webhook_url": url})))
+            .send()
+            .await
+            .invalid("/webhook_url");
     }
 }

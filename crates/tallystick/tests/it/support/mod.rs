@@ -9,7 +9,7 @@ pub mod server;
 use std::time::{Duration, Instant};
 
 /// How long anything is waited for before a test fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Asks again and again until there is an answer.
 pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {

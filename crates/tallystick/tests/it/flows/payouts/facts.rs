@@ -133,17 +133,19 @@ async fn c089_settled_after_a_rejection_calls_a_person_and_books_nothing() {
     assert_eq!(breaks.len(), 1, "{breaks:?}");
     let about = (&breaks[0]["payout_id"], &breaks[0]["break_id"]);
     assert_eq!(about, (&json!(id), &called["attention"]["break_id"]), "{breaks:?}");
-    happens(&dev, "settled", &id).await;
-    happens(&dev, "returned", &id).await;
-    assert_eq!(dev.api().payout(&id).await, called, "nothing moves while a person is called");
-    assert_eq!(open().await, breaks, "one break");
-
     let report = verified(&dev);
     let explained = |check: &&Value| {
         check["status"] == "explained"
             && check["breaks"].as_array().is_some_and(|ids| ids.contains(&breaks[0]["break_id"]))
     };
     assert!(report["checks"].as_array().expect("a list").iter().any(|check| explained(&check)), "{report}");
+
+    happens(&dev, "settled", &id).await;
+    happens(&dev, "returned", &id).await;
+    assert_eq!(dev.api().payout(&id).await, called, "nothing moves while a person is called");
+    assert_eq!(open().await, breaks, "one break");
+    // Paid and sent back: the bank's book agrees with ours again.
+    verified(&dev);
 }
 
 /// C100: an attempt that failed and will be tried another way is not the payout's end.
