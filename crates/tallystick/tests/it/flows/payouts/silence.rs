@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use sqlx::{AssertSqlSafe, Row};
 
 use super::{FUNDS, evidence, holds, judge, paid_out, questions, submits, texts, verified, wanted};
 use crate::dev::Dev;
@@ -35,6 +36,26 @@ async fn a_silent_acknowledgement_is_asked_about_when_the_time_has_come_and_neve
     judge(&dev, &told, &account, "succeeded", "a bank that tells").await;
     assert_eq!(questions(&dev, &told).await, 0);
     verified(&dev);
+}
+
+/// Tries before the acknowledgement were about another question: they do not put off the first one about it.
+#[tokio::test]
+async fn an_acknowledgement_after_a_loss_is_asked_about_as_soon_as_any_other() {
+    let dev = Dev::start(&[
+        ("TALLYSTICK_GATEWAY_TIMEOUT", "300ms"),
+        ("TALLYSTICK_SWEEP_AFTER", "100ms"),
+        ("TALLYSTICK_SWEEP_MAX_BACKOFF", "200ms"),
+        ("TALLYSTICK_STATUS_CHECK_AFTER", "10m"),
+    ]);
+    let mut tries = Vec::new();
+    for destination in ["acct_no_webhook", "acct_error_before"] {
+        let (id, _) = paid_out(&dev, destination).await;
+        dev.api().payout_in(&id, "processing").await;
+        let sql = format!("SELECT tries FROM payments.dispatch WHERE operation_id = '{id}'");
+        let row = sqlx::query(AssertSqlSafe(sql)).fetch_one(&mut dev.database().await).await;
+        tries.push((submits(&dev, &id).await, row.expect("it waits for its question").get::<i32, _>(0)));
+    }
+    assert_eq!(tries, [(1, 1), (3, 1)], "submits, and results without progress since the acknowledgement");
 }
 
 /// C099: a bank whose webhooks never come. Every payout ends all the same, the paid and the refused ones.
